@@ -56,7 +56,8 @@ async def mapped(count: int, at_once: int, model: str) -> float:
         concurrency=at_once,
         journal="journal.jsonl",
     )
-    bar, drawing = MapBar(work, count), 0.0
+    work.total = count
+    bar, drawing = MapBar(work), 0.0
     draw = bar.tick
 
     def tick() -> None:

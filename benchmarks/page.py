@@ -35,6 +35,7 @@ Three commands of their own check promises instead of comparing runtimes:
 ```
 python3 -m benchmarks.faults                   # 2,000 delegations under random faults, on Linux
 python3 -m benchmarks.mapping                  # a map of 10,000 items beside bare delegations
+python3 -m benchmarks.cluster                  # a map on one node and on two, with Ray
 python3 -m benchmarks.run_listing              # the CPU time of `outrider runs` with 10,000 runs
 python3 -m benchmarks.viewing                  # `outrider view` with 5,000 runs, and a long one
 ```

@@ -1,14 +1,18 @@
-"""Draws docs/view-runs.png and docs/view-run.png anew: the real page in a real browser.
+"""Draws the pictures in docs/view.md anew: the real page in a real browser.
 
 python3 dev screenshots
 """
 
+import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +62,28 @@ def record(runs: Path, number: int) -> None:
         run.write_result({"details": {"results": [{**about, **ended}]}}, end)
 
 
+@contextmanager
+def mapped(runs: Path) -> Iterator[str]:
+    """Write the journal of a map, and keep it as one that is at work does; yield its id."""
+    about = {"agent": "reviewer", "task": "Review {path}", "model": "openai-chat:my-model"}
+    lines: list[dict[str, Any]] = [{"outriderMap": 1, **about, "at": time.time() - 400}]
+    lines.append({"call": 300, "most": [5.0, None], "at": time.time() - 400})
+    for number in range(180):
+        outcome = {7: "failed", 23: "timed_out"}.get(number % 29, "completed")
+        usage = {"input": 4_100, "output": 210, "cost": 0.0123}
+        lines.append({"start": f"src/{number}.py", "at": 0})
+        lines.append({"run": f"src/{number}.py", "runId": f"{number:08x}", "at": 0})
+        row = {"row": {"outcome": outcome, "usage": usage}, "at": time.time() - 400 + number * 2}
+        lines += [{"end": f"src/{number}.py", **row}] if number < 172 else []
+    folder = runs.parent / "maps"
+    folder.mkdir()
+    with (folder / f"{'0' * 16}.jsonl").open("w") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        journal.write("".join(json.dumps(one) + "\n" for one in lines))
+        journal.flush()
+        yield "0" * 16
+
+
 def start(home: Path, server: ScriptedModel, *words: str) -> "subprocess.Popen[str]":
     """Start a command in a home of its own."""
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
@@ -72,12 +98,14 @@ def draw(browser: Browser, link: str, path: str, wanted: str, file: Path, **sche
     page.goto(f"{link}#/{path}")
     page.wait_for_selector(wanted, timeout=90_000)
     page.wait_for_timeout(300)
-    page.screenshot(path=file)
+    end = "document.querySelector('main').lastElementChild.getBoundingClientRect().bottom"
+    height = min(page.evaluate(end) + 24, SIZE["height"])
+    page.screenshot(path=file, clip={"x": 0, "y": 0, "width": SIZE["width"], "height": height})
     page.close()
 
 
 def main(folder: Path) -> None:
-    """Draw both, with a run to review, one at work and some that ended."""
+    """Draw them, with a run to review, one at work, some that ended, and a map."""
     with (
         tempfile.TemporaryDirectory(prefix="or") as place,
         ScriptedModel(STEPS, name="my-model") as writer,
@@ -107,6 +135,8 @@ def main(folder: Path) -> None:
             draw(browser, link, "", "section[data-group=running] li", folder / "view-runs.png")
             steps, dark = f"run/{changed}/steps", {"color_scheme": "dark"}
             draw(browser, link, steps, ".note.end", folder / "view-run.png", **dark)
+            with mapped(runs) as name:
+                draw(browser, link, f"map/{name}", "a.square", folder / "view-map.png")
             browser.close()
         finally:
             for process in (working, view):

@@ -72,8 +72,8 @@ SLOW = (
     "wires_answers", "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
     "writer_surfaces", "writers",
     "background", "background_writers", "dev", "map", "map_faults", "mcp_background",
-    "model_tools", "newcomer_names", "page", "resume", "run_handles", "telemetry", "tell", "view",
-    "watch",
+    "model_tools", "newcomer_names", "page", "page_live", "ray", "resume", "run_handles",
+    "telemetry", "tell", "view", "view_attacks", "watch",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the
 other, or try many examples. What is left runs in this process, but for three doors: the command

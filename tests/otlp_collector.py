@@ -84,10 +84,13 @@ class Collector:
 
     def run(self, agent: str = "explorer") -> Span:
         """Return the span of the only run of an agent, once it was received."""
-        name = f"invoke_agent {agent}"
-        wait_until(lambda: any(span.name == name for span in self.spans))
-        [run] = [span for span in self.spans if span.name == name]
+        wait_until(lambda: self.runs(agent))
+        [run] = self.runs(agent)
         return run
+
+    def runs(self, agent: str = "explorer") -> list[Span]:
+        """Return the spans of an agent's runs that were received so far."""
+        return [span for span in self.spans if span.name == f"invoke_agent {agent}"]
 
     def below(self, span: Span) -> list[Span]:
         """Return the spans directly below one, in the order in which they began."""

@@ -2,12 +2,15 @@
 
 import http.client
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import Browser, Page
 
 from cli_door import Door
 from outrider.records.runs import RunRecorder
@@ -90,6 +93,32 @@ class Served:
         self.process.communicate(timeout=30)
 
 
+class Look:
+    """A window of the browser. What goes wrong in it, and what it loads from elsewhere, counts."""
+
+    def __init__(self, browser: Browser, link: str, **options: Any) -> None:
+        self.faults: list[str] = []
+        self._own = (link.partition("?")[0], "data:", "file:")
+        self.page = browser.new_context(**options).new_page()
+        self.page.on("console", lambda said: self._fault(said.type == "error", said.text))
+        self.page.on("pageerror", lambda error: self._fault(True, error.message))
+        self.page.on("dialog", lambda dialog: self._fault(True, dialog.message))
+        self.page.on("request", lambda one: self._fault(not one.url.startswith(self._own), one.url))
+        self.page.goto(link)
+
+    def _fault(self, is_one: bool, words: str) -> None:
+        self.faults += [words] if is_one else []
+
+    def close(self) -> None:
+        self.page.context.close()
+        assert self.faults == []
+
+
+def has_no_overflow(page: Page) -> bool:
+    """Whether nothing is wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def record(
     runs: Path,
     events: list[dict[str, Any]] | None = None,
@@ -137,3 +166,22 @@ def turn(number: int, call: str, args: Any, data: Any, text: str = "") -> list[d
         {"type": "turn_end", "turn": number, "usage": USAGE},
     ]
     return [{**one, "at": number * 50 + at * 10} for at, one in enumerate(steps)]
+
+
+def record_map(runs: Path, lines: list[dict[str, Any]] | None = None, **about: Any) -> str:
+    """Write the journal of a map, by default one of an item in each state; return its id."""
+    known = {"outriderMap": 1, "agent": "explorer", "task": "Look at {path}", "at": 1.0, **about}
+    path = runs.parent / "maps" / f"{os.urandom(8).hex()}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in (known, *(lines or STATES))))
+    return path.stem
+
+
+STATES: list[dict[str, Any]] = [{"call": 9, "most": [5.0, None], "at": 1.0}]
+for _outcome in ("completed", "failed", "cancelled", "unfinished"):
+    STATES += [
+        {"start": _outcome, "at": 2.0},
+        {"run": _outcome, "runId": "12345678", "at": 2.0},
+        {"end": _outcome, "row": {"outcome": _outcome, "usage": USAGE}, "at": 9.0},
+    ]
+STATES += [{"start": "open", "at": 9.0}, {"run": "open", "runId": "12345678", "at": 9.0}]

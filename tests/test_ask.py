@@ -15,9 +15,9 @@ import pytest
 from cli_door import Door
 from outrider import subagent
 from outrider.agents.discovery import builtin_agent, builtin_agents
-from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
+from outrider.delegation.profiles import delegation_policy
 from outrider.delegation.session_history import history_of
 from outrider.protocol.errors import Refusal
 from outrider.protocol.events import ParentRequestEvent, TaskFinishEvent

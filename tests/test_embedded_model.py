@@ -602,7 +602,7 @@ async def test_the_subject_of_a_diff_is_what_it_changes_and_not_the_words_of_the
     run = await ask(repository, f"Review this diff\n\n{PIPED}", agent="reviewer")
     assert not [call for call in run.calls if call.name == "find"]
     assert "delay" in str([call.arguments for call in run.calls if call.name in ("lsp", "grep")])
-    assert "## What the diff touches\n\n- `ferry/retry.py:8` 1 lines added" in run.text
+    assert "## What the diff touches\n\n- `ferry/retry.py:8` 1 line added" in run.text
     assert "## Changed definitions\n\n- `ferry/retry.py:8` `delay`" in run.text
 
 

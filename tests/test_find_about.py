@@ -194,6 +194,12 @@ async def test_a_place_has_its_range_its_definition_its_lines_and_its_reason(tmp
     assert list(tools.receipt.effects.files_read) == ["watch.py"]
 
 
+async def test_a_line_that_asks_the_question_is_no_answer(tmp_path: Path):
+    write(tmp_path, help_dot_py='EXAMPLE = "ferry ask: where is the idle timeout enforced?"\n')
+    write(tmp_path, clock_dot_py="def enforce(timeout):\n    idle = timeout\n")
+    assert await paths(tmp_path, "Where is the idle timeout enforced?") == ["clock.py"]
+
+
 async def test_the_text_costs_at_most_1200_tokens_at_the_default_limit(tmp_path: Path):
     for number in range(40):
         line = (

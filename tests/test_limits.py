@@ -13,10 +13,10 @@ from hypothesis import given, strategies as st
 
 from outrider.delegation.admission import ProcessAdmission, process_admission
 from outrider.delegation.collecting import Collector
+from outrider.delegation.concluding import truncate
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
-from outrider.delegation.result_text import truncate
 from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.protocol.data import from_json

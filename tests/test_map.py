@@ -1,22 +1,14 @@
-"""One agent over many items: rows, the journal, the purse and the pace, through both doors."""
+"""`outrider map`: items, rows, files, and what a person is told and asked."""
 
-import asyncio
 import csv
 import json
-import os
-import threading
 import time
 from collections import Counter
-from contextlib import aclosing, closing
-from dataclasses import dataclass
+from contextlib import closing
 
 import pytest
 
-import outrider
 from cli_door import Door
-from conftest import MAY_WRITE, look_around
-from outrider.delegation.map.engine import MapRow, News
-from outrider.protocol.errors import Refusal
 from outrider.testing import ScriptedModel, answer, fail, silence, tool_call
 
 SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "required": ["line"]}
@@ -26,14 +18,6 @@ SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "requir
 def door(tmp_path, warm_runtime):
     with closing(Door(tmp_path, warm_runtime)) as door:
         yield door
-
-
-@pytest.fixture
-def model(world):
-    """A server that says `Done.`, with its key in the environment."""
-    with ScriptedModel(lambda request: answer("Done.")) as server:
-        os.environ.update(server.environment)
-        yield server
 
 
 def run_map(door, server, *options, agent="explorer", stdin=b"", code=0):
@@ -56,9 +40,6 @@ def write_items(door, *items):
     return path
 
 
-# The command
-
-
 def test_each_item_has_one_row_and_a_bad_line_is_one_bad_row(door):
     write_items(door, {"id": "a", "task": "First?"}, '{"id": ', "Second?")
     with ScriptedModel(lambda request: answer(f"On {request.last_user_text}")) as server:
@@ -69,6 +50,24 @@ def test_each_item_has_one_row_and_a_bad_line_is_one_bad_row(door):
     outcomes = Counter(row["outcome"] for row in rows.values())
     assert outcomes == {"completed": 2, "refused": 1}
     assert "2 completed · 1 not · 30 tokens" in said
+
+
+def test_the_journal_tells_those_who_watch_how_many_there_are_and_when_what_happened(door):
+    write_items(door, {"id": "a", "task": "First?"}, '{"id": ', "Second?")
+    begun = time.time()
+    with ScriptedModel(lambda _: answer("Done.")) as server:
+        run_map(door, server, "items.jsonl", "--max-tokens", "900", "--journal", "own", code=1)
+    # It has a place of its own, and is listed among the others.
+    [listed] = (door.runs.parent / "maps").iterdir()
+    assert listed.resolve() == (door.project / "own").resolve()
+    lines = [json.loads(line) for line in listed.read_text().splitlines()]
+    [call] = [one for one in lines if "call" in one]
+    assert (call["call"], call["most"]) == (3, [None, 900])
+    [refused] = [one["refused"] for one in lines if "refused" in one]
+    assert "line 2: It isn't JSON" in refused
+    assert lines[-1]["stop"] is None
+    times = [one["at"] for one in lines]
+    assert begun - 1 < times[0] and times == sorted(times) and times[-1] < time.time() + 1
 
 
 def test_the_exit_code_is_0_only_if_every_item_completed(door):
@@ -103,6 +102,58 @@ def test_each_file_is_an_item(door):
         rows, _ = run_map(door, server, *words)
     assert list(rows) == ["src/a.py", "src/deep/b.py"]
     assert set(asked(server)) == {"Review src/a.py", "Review src/deep/b.py"}
+
+
+def test_files_are_those_that_a_shell_would_match(door):
+    strange = (
+        "x",
+        "src/ü b.py",
+        "src/new\nline.py",
+        "src/deep/c.py",
+        "src/.hidden/d.py",
+        "src/.e.py",
+    )
+    for name in strange:
+        (door.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (door.project / name).touch()
+    for name in ("one", "two"):  # each leads into both
+        (door.project / "src" / name).symlink_to("..")
+    (door.project / "src/gone.py").symlink_to("nowhere.py")
+    asked_for = {
+        "src/**/*.py": {"src/ü b.py", "src/new\nline.py", "src/deep/c.py"},
+        "src/**": {"src/ü b.py", "src/new\nline.py", "src/deep/c.py"},
+        "src/.h*/*": {"src/.hidden/d.py"},
+        f"{door.project}/src/d*/*": {f"{door.project}/src/deep/c.py"},
+    }
+    for pattern, paths in asked_for.items():
+        words = ("--files", pattern, "--task", "Review {path}", "--dry-run")
+        with ScriptedModel([]) as server:
+            rows, _ = run_map(door, server, *words)
+        assert set(rows) == paths
+        assert {row["task"] for row in rows.values()} == {f"Review {path}" for path in paths}
+
+
+def test_what_holds_for_a_run_holds_for_each_item(door):
+    write_items(door, "a")
+    for words, step, outcome in (
+        (("--timeout", "1s"), silence(), "timed_out"),
+        (("--max-turns", "1"), tool_call("ls", {}), "over_budget"),
+        (("--check", "false"), answer("Done."), "check_failed"),
+        (("--schema", json.dumps(SCHEMA)), answer("Done."), "schema_failed"),
+    ):
+        with ScriptedModel(lambda _, step=step: step) as server:
+            rows, _ = run_map(door, server, "items.jsonl", "--journal", outcome, *words, code=1)
+        assert [row["outcome"] for row in rows.values()] == [outcome]
+
+
+def test_rows_are_written_to_a_file_of_json_lines(door):
+    write_items(door, "a", "b")
+    with ScriptedModel(lambda _: answer("Done.")) as server:
+        for _ in range(2):  # it is written anew
+            rows, _ = run_map(door, server, "items.jsonl", "--output", "out.jsonl")
+            assert not rows
+            found = [*map(json.loads, (door.project / "out.jsonl").read_text().splitlines())]
+            assert [row["output"] for row in found] == ["Done.", "Done."]
 
 
 def test_an_item_names_its_own_agent_model_folder_and_schema(door):
@@ -229,12 +280,21 @@ def test_no_items_at_all_is_said(door):
         (["explorer", "missing.txt"], "can't be read from 'missing.txt': No such file"),
         (["explorer", "x", "--files", "*"], "needs either FILE, - for stdin, or --files"),
         (["explorer", "--files", "*.nope", "--task", "{path}"], "matches --files '*.nope'"),
+        (["explorer", "--files", "", "--task", "{path}"], "matches --files ''."),
+        (["explorer", "--files", ".", "--task", "{path}"], "matches --files '.'."),
         (["explorer", "--files", "*"], "--files needs a task"),
         (["explorer", "x", "--task", "a } b"], "lone '}'"),
         (["nobody", "x"], "Unknown agent: nobody"),
         (["explorer", "x", "--max-cost", "0"], "write a number above 0"),
         (["explorer", "x", "--retry", "oops"], "'oops' is none of cancelled"),
         (["explorer", "x", "--output", "x"], "is the file with the items"),
+        (["explorer", "x", "--output", "j", "--journal", "./j"], "'j' is the journal"),
+        (["explorer", "."], "can't be read from '.': Is a directory"),
+        (["explorer", "--files", "a**", "--task", "{path}"], "--files 'a**' i"),
+        (
+            ["explorer", "x", "--journal", "/dev/null/j"],
+            "/dev/null/j can't be used: Not a directory. Name",
+        ),
         (["explorer", "x", "--output", "."], "Is a directory"),
         (["explorer", "x", "--journal", "x"], "isn't the journal of a map"),
         (["explorer", "x", "--concurency", "3"], "did you mean --concurrency?"),
@@ -280,221 +340,10 @@ def test_a_terminal_shows_what_it_will_cost_and_asks_and_draws_a_bar(door):
         terminal.type("y\n")
         terminal.see(r"\[#+ *\] \d of 3 · \d running · 0 failed · ")
         assert terminal.end() == 0
+        terminal_of_yes = door.terminal(*words, "--yes", env=server.environment)
+        assert terminal_of_yes.end() == 0 and "Start?" not in terminal_of_yes.screen
     assert terminal.screen.count('"outcome":"completed"') == 3
     assert len(server.requests) == 3
-
-
-# Python
-
-
-@dataclass
-class Finding:
-    """What a test's agent reports."""
-
-    line: int
-
-
-async def test_rows_are_values_of_the_output_type(world):
-    with ScriptedModel(lambda _: tool_call("report_back", {"line": 7})) as server:
-        os.environ.update(server.environment)
-        options = {"output_type": Finding, "model": server.model, "concurrency": 3}
-        rows = [row async for row in outrider.map("explorer", ["a", "b"], **options)]
-    assert [row.output for row in rows] == [Finding(7), Finding(7)]
-
-
-async def test_gather_returns_a_row_for_each_item_in_order(model):
-    items = [{"id": n, "n": n} for n in range(6)] + [{"id": "x"}]
-    work = outrider.map("explorer", items, task="Item {n}", model=model.model, stop_after=1)
-    rows = await work.gather()
-    assert [row.id for row in rows] == [*map(str, range(6)), "x"]
-    assert rows[-1].outcome == "refused"
-    work = outrider.map("explorer", [{}, *items[:6]], task="{n}", model=model.model, stop_after=1)
-    rows = await work.gather()
-    assert [row.outcome for row in rows] == ["refused", *["not_run"] * 6]
-    assert "It wasn't run: 1 item failed." in str(rows[1].error)
-
-
-async def test_a_map_that_nobody_takes_rows_of_ends_its_children_and_can_go_on(world, tmp_path):
-    def step(request):
-        return silence() if request.last_user_text == "b" else answer("Done.")
-
-    with ScriptedModel(step) as server:
-        os.environ.update(server.environment)
-        options = {"model": server.model, "journal": tmp_path / "j.jsonl"}
-        async with aclosing(aiter(outrider.map("explorer", ["a", "b"], **options))) as rows:
-            assert (await anext(rows)).completed
-            await asyncio.to_thread(server.wait_for_requests, 2)
-    with ScriptedModel([answer("Done.")]) as server:
-        os.environ.update(server.environment)
-        options = {"model": server.model, "journal": tmp_path / "j.jsonl"}
-        rows = await outrider.map("explorer", ["a", "b"], **options).gather()
-    assert [row.completed for row in rows] == [True, True]
-
-
-async def test_a_refused_map_is_refused_at_once(model):
-    with pytest.raises(Refusal, match="Unknown agent"):
-        await outrider.map("nobody", ["a"], model=model.model).gather()
-
-
-async def test_a_deadline_ends_what_runs_and_the_map_goes_on_from_there(world, tmp_path):
-    with ScriptedModel(lambda _: silence()) as server:
-        os.environ.update(server.environment)
-        options = {"model": server.model, "journal": tmp_path / "j.jsonl"}
-        work = outrider.map("explorer", ["a", "b"], deadline=1.5, **options)
-        rows = await work.gather()
-    assert [row.outcome for row in rows] == ["not_run", "not_run"]
-    assert work.stopped == "its deadline has passed"
-
-
-# The purse
-
-
-def spender(turns):
-    """Return a script that spends 15 tokens a turn, for so many turns."""
-
-    def step(request):
-        return look_around(request, 0) if request.turn < turns else answer("Done.")
-
-    return step
-
-
-async def test_the_purse_is_never_passed_by_more_than_a_request_of_each_child(world):
-    at_once, most = 50, 50 * 40
-    with ScriptedModel(spender(6)) as server:
-        os.environ.update(server.environment)
-        options = {"model": server.model, "concurrency": at_once, "max_tokens": most}
-        work = outrider.map("explorer", [str(n) for n in range(120)], **options)
-        rows = await work.gather()
-        spent = 15 * len(server.requests)
-    assert most <= spent <= most + 15 * at_once
-    assert sum(row.usage.tokens for row in rows) == spent
-    outcomes = Counter(row.outcome for row in rows)
-    assert set(outcomes) == {"over_budget", "not_run"} and outcomes.total() == 120
-    assert work.stopped == "the purse is used up"
-
-
-async def test_what_a_child_may_use_itself_is_set_aside_and_given_back(world, tmp_path):
-    with ScriptedModel(spender(1)) as server:
-        os.environ.update(server.environment)
-        config = {"subagents.budget.maxTokens": 100}
-        options = {"model": server.model, "config": config, "max_tokens": 200, "concurrency": 8}
-        options["journal"] = tmp_path / "j.jsonl"
-        rows = await outrider.map("explorer", list("abcde"), **options).gather()
-        assert [row.outcome for row in rows] == ["completed"] * 5
-        # The purse is that of the whole map, whatever the call: 50 of 200 tokens are left.
-        rows = await outrider.map("explorer", list("abcdefghi"), **options).gather()
-    outcomes = Counter(row.outcome for row in rows)
-    assert outcomes["completed"] == 7 and outcomes["not_run"] == 2
-
-
-# The pace
-
-
-async def test_a_rate_limit_slows_the_map_and_fails_no_row(world):
-    """The server takes three requests in a moment and refuses all others."""
-    times, lock, refused = [], threading.Lock(), []
-
-    def step(request):
-        with lock:
-            recent = [one for one in times if time.monotonic() - one < 0.3]
-            if len(recent) >= 3:
-                refused.append(request)
-                return fail(429, retry_after=0.2)
-            times.append(time.monotonic())
-            return answer("Done.")
-
-    with ScriptedModel(step) as server:
-        os.environ.update(server.environment)
-        options = {"model": server.model, "concurrency": 12}
-        work = outrider.map("explorer", [str(n) for n in range(30)], **options)
-        slowest = 12
-        async for row in work:
-            assert row.completed, row
-            slowest = min(slowest, work.pace.allowed(1e12))
-    assert refused and slowest < 12
-
-
-async def test_a_row_that_a_rate_limit_ended_is_made_again(world):
-    seen, lock = Counter(), threading.Lock()
-
-    def step(request):
-        with lock:
-            seen[request.last_user_text] += 1
-            first = seen[request.last_user_text] == 1
-        return fail(429, retry_after=0.01) if first else answer("Done.")
-
-    with ScriptedModel(step) as server:
-        os.environ.update(server.environment)
-        config = {"subagents.retry.enabled": False}
-        rows = await outrider.map(
-            "explorer", list("abc"), model=server.model, config=config
-        ).gather()
-    assert [row.outcome for row in rows] == ["completed"] * 3
-    assert seen == dict.fromkeys("abc", 2)
-
-
-# What may be repeated
-
-
-@pytest.mark.parametrize("isolation", ["none", "auto"])
-async def test_a_writer_that_was_interrupted_is_run_again_only_if_its_layer_is_thrown_away(
-    world, tmp_path, isolation
-):
-    agents = world / ".outrider/agents"
-    agents.mkdir(parents=True)
-    (agents / "writer.md").write_text("---\nname: writer\ntools: ls, write\n---\nYou write.")
-    config = {**MAY_WRITE, "subagents.isolation": isolation}
-    options = {"config": config, "journal": tmp_path / "j.jsonl"}
-    with ScriptedModel(lambda _: silence()) as server:
-        os.environ.update(server.environment)
-        work = outrider.map("writer", ["a"], model=server.model, **options)
-        rows = asyncio.create_task(work.gather())
-        await asyncio.to_thread(server.wait_for_requests, 1)
-        work.stop("the test says so")
-        assert [row.outcome for row in await rows] == ["not_run"]
-    with ScriptedModel(lambda _: answer("Done.")) as server:
-        os.environ.update(server.environment)
-        rows = await outrider.map("writer", ["a"], model=server.model, **options).gather()
-        if isolation == "auto":
-            assert rows[0].completed
-            return
-        assert rows[0].outcome == "unfinished" and "--rerun-unfinished" in rows[0].error.message
-        assert not server.requests
-        options["rerun_unfinished"] = True
-        rows = await outrider.map("writer", ["a"], model=server.model, **options).gather()
-    assert rows[0].completed
-
-
-# The engine
-
-
-class Replaying:
-    """An engine that says what it is told to, for each order."""
-
-    def __init__(self, *news):
-        self._news, self._queue, self.started, self.cancelled = news, asyncio.Queue(), [], []
-
-    async def start(self, order):
-        self.started.append(order)
-        self._queue.put_nowait([one(order) for one in self._news])
-
-    async def wait(self):
-        return await self._queue.get()
-
-    async def cancel(self, key):
-        self.cancelled.append(key)
-
-
-async def test_what_is_said_of_another_attempt_does_not_count(model):
-    engine = Replaying(
-        lambda order: News(order.key, order.attempt - 1, row=MapRow(order.key, "failed")),
-        lambda order: News("stranger", 1, row=MapRow("stranger", "failed")),
-        lambda order: News(order.key, order.attempt, row=MapRow(order.key, "completed")),
-        lambda order: News(order.key, order.attempt, row=MapRow(order.key, "failed")),
-    )
-    rows = await outrider.map("explorer", ["a", "b"], engine=engine).gather()
-    assert [row.outcome for row in rows] == ["completed", "completed"]
-    assert [order.attempt for order in engine.started] == [1, 1]
 
 
 def test_strange_bytes_in_a_row_spoil_no_other_row(door):

@@ -25,8 +25,8 @@ def door(tmp_path, warm_runtime):
         yield door
 
 
-def words(server, *options):
-    return ("map", "explorer", "items", "--model", server.model, "--journal", "j", *options)
+def words(server, *options, agent="explorer"):
+    return ("map", agent, "items", "--model", server.model, "--journal", "j", *options)
 
 
 def recorded(door):
@@ -64,6 +64,27 @@ def test_a_map_killed_ten_times_gives_each_item_one_result_and_repeats_none(door
     assert len(rows) == len({row["id"] for row in rows}) == ITEMS
     assert {row["task"] for row in rows} == {f"Item {n}" for n in range(ITEMS)}
     assert 10 < len(done) < ITEMS and not repeated
+
+
+def test_a_writer_that_was_killed_in_the_users_files_is_listed_and_run_again_when_told(door):
+    agents = door.home / ".config/outrider/agents"
+    agents.mkdir(parents=True)
+    (agents / "writer.md").write_text("---\nname: writer\ntools: ls, write\n---\nYou write.")
+    options = ("--write", "--set", "subagents.isolation=none", "--limit", "1")
+    with ScriptedModel(lambda _: silence()) as server:
+        process = door.start(*words(server, *options, agent="writer"), env=server.environment)
+        server.wait_for_requests(1)
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not door.processes(), "the children of a killed map")
+    with ScriptedModel(lambda _: answer("Done.")) as server:
+        ended = door.run(*words(server, *options, agent="writer"), env=server.environment)
+        assert ended.code == 1 and not server.requests
+        row = json.loads(ended.out)
+        assert row["outcome"] == "unfinished" and "--rerun-unfinished" in row["error"]["message"]
+        options = (*options, "--rerun-unfinished")
+        ended = door.run(*words(server, *options, agent="writer"), env=server.environment)
+    assert ended.code == 0 and json.loads(ended.out)["outcome"] == "completed"
 
 
 def test_ctrl_c_ends_the_children_and_the_same_command_goes_on(door):

@@ -54,8 +54,53 @@ def test_a_bad_line_is_one_bad_item():
     assert "line 1: It isn't JSON" in problems[0]
     assert "line 2: It is longer than 4,194,304 bytes" in problems[1]
     assert "id must be a string or a number, not a list" in problems[2]
-    assert "The task needs {task}. The item has path." in problems[3]
+    assert "line 4: There is no task, only path. Add one, or" in problems[3]
     assert problems[4] is None and found[4].task == "Good"
+
+
+def test_what_is_wrong_with_an_item_is_said_and_where():
+    found = lines(
+        b'{"task": null}\n{"id": true, "task": "a"}\n{}\n'
+        b'{"task": "a", "cwd": 3}\n{"task": "a", "schema": "{"}\n{"id": 1\n'
+    )
+    for item, said in zip(
+        found,
+        [
+            "line 1: task must be a string, not null",
+            "line 2: id must be a string or a number, not a boolean",
+            "line 3: There is no task",
+            "cwd must be a string, not a number",
+            "schema isn't JSON",
+            "It isn't JSON",
+        ],
+        strict=True,
+    ):
+        assert said in item.problem
+
+
+@pytest.mark.parametrize("data", [b'[\n{"task": "a"}\n]\n', b'[{"task": "a"}]', b'{\n"task": "a"}'])
+def test_a_file_that_is_one_json_value_is_refused_as_a_whole(data):
+    with pytest.raises(Refusal, match=r"x is one JSON value\. Write each item"):
+        lines(data)
+
+
+def test_ids_are_told_apart_to_their_last_character_and_may_be_any_number():
+    long = "x" * 5000
+    found = lines(json.dumps({"id": f"{long}1", "task": "a"}).encode() + b"\n") + lines(
+        json.dumps({"id": f"{long}2", "task": "a"}).encode() + b'\n{"id": 1.5, "task": "a"}\n'
+    )
+    assert [one.key for one in found] == [f"{long}1", f"{long}2", "1.5"]
+    assert [one.problem for one in found] == [None] * 3
+
+
+@pytest.mark.parametrize("key", ["a/../b", "a\nb", "\u202eabc", "-", "a b", "é"])
+def test_an_id_is_kept_as_it_is(key):
+    [found] = lines(json.dumps({"id": key, "task": "a"}).encode())
+    assert (found.key, found.problem) == (key, None)
+
+
+def test_text_with_a_bracket_is_a_task():
+    assert [one.task for one in lines(b"[bug] Why?\n42\n")] == ["[bug] Why?", "42"]
 
 
 def test_a_line_that_is_not_utf_8_is_refused_later_and_does_not_stop_the_rest():
@@ -88,6 +133,37 @@ def test_a_csv_row_with_other_cells_is_one_bad_item():
     assert "row 3: It has 1 cells, and the first row has 2." in found[1].problem
 
 
+def test_a_csv_cell_keeps_its_lines_as_they_are():
+    [found] = rows(b'task\r\n"def f():\r\n    return 1\r\n\r\n"\r\n')
+    assert found.task == "def f():\n    return 1\n\n"
+
+
+def test_a_csv_row_that_is_too_long_is_one_bad_item():
+    huge = b"x" * (MAX_TASK_BYTES + 5)
+    found = rows(b"task\nOne\n" + huge + b'\nTwo\n"not closed\n')
+    assert [one.task for one in found if not one.problem][:2] == ["One", "Two"]
+    assert "row 3: It is longer than 4,194,304 bytes." in found[1].problem
+
+
+def test_a_csv_file_may_grow_between_its_rows_and_in_one(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_bytes(b'task\nOne\n"Tw')
+    with open(path, "rb") as file, open(path, "ab", buffering=0) as more:
+        found = items_of(read_csv(file, "x"), None)
+        assert next(found).task == "One"
+        assert next(found) is None
+        more.write(b'o\nlines"\n')
+        assert next(found).task == "Two\nlines"
+        assert next(found) is None
+        more.write(b"Three\n")
+        assert [one.task for one in found if one] == ["Three"]
+
+
+def test_two_columns_of_one_name_are_refused():
+    with pytest.raises(Refusal, match=r"two columns of one name in id, path, path\. Rename one"):
+        rows(b"id,path,path\n1,a,b\n")
+
+
 def test_items_of_a_program_are_texts_and_mappings():
     found = list(items_of(given_values(["One", {"n": 3}, 4, {"n": None}]), "{n}"))
     assert "The task needs {n}" in found[0].problem
@@ -104,6 +180,9 @@ def test_a_template_with_a_lone_brace_is_refused(text):
 def test_a_template_fills_fields_and_names_the_nearest_to_a_missing_one():
     template = check_template("{{{path}}} {Issue Title}")
     assert filled(template, {"path": "a{path}", "Issue Title": "x"}) == "{a{path}} x"
+    assert filled("{a.b.c} {a.b}", {"a": {"b": {"c": 1}}, "a.b": "own"}) == "1 own"
+    with pytest.raises(ValueError, match=r"The task needs \{c\}, and there is only d."):
+        filled("{a.c}", {"a": {"d": 1}})
     with pytest.raises(ValueError, match=r"Did you mean \{paths\}\?"):
         filled(template, {"paths": 1, "Issue Title": ""})
 

@@ -2,34 +2,23 @@
 
 import json
 import re
-import threading
-from collections.abc import Iterator
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 import npm
 from cli_door import Door
-from conftest import needs
-from outrider.testing import ModelRequest, Reply, ScriptedModel, answer, tool_call
-from page_door import CHROMIUM, Served, record, turn
+from outrider.testing import ScriptedModel, answer, tool_call
+from page_door import Look, Served, has_no_overflow, record, record_map, turn
 from test_view import written
 
+pytest_plugins = ("page_browser",)
 pytestmark = pytest.mark.usefixtures("unmeasured")
-expect.set_options(timeout=30_000)
 MANY = 5_000
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = needs("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -37,46 +26,6 @@ def door(tmp_path: Path, warm_runtime: Path):
     with closing(Door(tmp_path, warm_runtime)) as door:
         (door.project / "a.py").write_text("x = 1\n")
         yield door
-
-
-class Look:
-    """A window of the browser. What goes wrong in it, and what it loads from elsewhere, counts."""
-
-    def __init__(self, browser: Browser, link: str, **options: Any) -> None:
-        self.faults: list[str] = []
-        self._own = (link.partition("?")[0], "data:", "file:")
-        self.page = browser.new_context(**options).new_page()
-        self.page.on("console", lambda said: self._fault(said.type == "error", said.text))
-        self.page.on("pageerror", lambda error: self._fault(True, error.message))
-        self.page.on("dialog", lambda dialog: self._fault(True, dialog.message))
-        self.page.on("request", lambda one: self._fault(not one.url.startswith(self._own), one.url))
-        self.page.goto(link)
-
-    def _fault(self, is_one: bool, words: str) -> None:
-        self.faults += [words] if is_one else []
-
-    def close(self) -> None:
-        self.page.context.close()
-        assert self.faults == []
-
-
-@pytest.fixture
-def look(door: Door, chromium: Browser):
-    """Opens the page of the door's runs."""
-    opened: list[Look | Served] = []
-
-    def open_page(path: str = "", *, env: dict[str, str] | None = None, **options: Any) -> Page:
-        opened.append(served := Served(door, env=env))
-        opened.append(window := Look(chromium, f"{served.link}#/{path}", **options))
-        return window.page
-
-    yield open_page
-    for one in reversed(opened):
-        one.close()
-
-
-def has_no_overflow(page: Page) -> bool:
-    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 # The list
@@ -93,6 +42,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
             outcome=("completed", "failed")[number % 5 == 0],
             project=("~/one", "~/two")[number % 4 == 0],
             task=f"Look at part {number}",
+            startedAt=time.time() - 7_200 * (number % 10 == 0),
             answer=f"Here is needle-{number}.",
         )
     return door.home
@@ -116,6 +66,8 @@ def test_five_thousand_runs_are_filtered_and_searched(many, chromium, tmp_path):
         for label in ("Outcome", "Agent", "Project"):
             page.get_by_label(label).select_option("")
         page.get_by_label("Time").select_option("Last hour")
+        expect(total).to_have_text("4,500 of 5,000 runs")
+        page.get_by_label("Time").select_option("Last 24 hours")
         expect(total).to_have_text("5,000 runs")
         search = page.get_by_label("Search tasks and answers")
         search.fill("part 4321")
@@ -133,13 +85,21 @@ def test_five_thousand_runs_are_filtered_and_searched(many, chromium, tmp_path):
 def test_those_that_need_somebody_come_first(door, look):
     record(door.runs, task="An old one")
     pending = written(door)
-    record(door.runs, task="A newer one")
+    record(door.runs, turn(1, "grep", {"pattern": "x"}, "y"), task="A newer one")
     page = look()
     expect(page.locator("li.run")).to_have_count(3)
     first = page.locator("section:visible").first
     expect(first.locator("h2")).to_have_text("Needs you 1")
     expect(first.locator("li")).to_have_attribute("data-id", pending)
     expect(first.locator(".state")).to_have_text("to review")
+    ended = page.locator("section[data-group=ended] li")
+    expect(ended.locator(".task")).to_have_text(["A newer one", "An old one"])
+    expect(ended.first).to_contain_text("completed")
+    expect(ended.first.locator(".about")).to_have_text("explorer · p · grep x")
+    expect(ended.first.locator(".when")).to_have_text("just now")
+    expect(ended.first.locator(".took")).to_have_text("900 ms")
+    expect(ended.first.locator(".tokens")).to_have_text("950 tok")
+    expect(ended.first.locator(".cost")).to_have_text("$0.0100")
 
 
 def test_runs_are_deleted_after_a_question(door, look):
@@ -170,76 +130,6 @@ def test_two_runs_stand_side_by_side(door, look):
         expect(cells).to_contain_text(words)
 
 
-# A live run
-
-
-class Directed:
-    """A model that goes on when the test says so."""
-
-    def __init__(self, texts: list[str]) -> None:
-        self.go = threading.Semaphore(0)
-        self._texts = texts
-
-    def __call__(self, request: ModelRequest) -> Reply:
-        assert self.go.acquire(timeout=60)
-        if request.turn < len(self._texts):
-            return tool_call("ls", {"depth": request.turn + 1}, text=self._texts[request.turn])
-        return answer("That is **all** of it.")
-
-
-def started(door: Door, server: ScriptedModel) -> str:
-    words = ("run", "explorer", "Look around.", "--bg", "-m", server.model)
-    return door.run(*words, env=server.environment).out.strip()
-
-
-def test_a_live_run_appears_follows_and_ends(door, look):
-    record(door.runs, task="An old one")
-    model = Directed([f"Paragraph {number}.\n\n" * 30 for number in range(1, 4)])
-    page = look()
-    expect(page.locator("li.run")).to_have_count(1)
-    with ScriptedModel(model) as server:
-        run_id = started(door, server)
-        row = page.locator(f"li[data-id='{run_id}']")
-        expect(row.locator(".state")).to_have_text("running")
-        model.go.release()
-        expect(row.locator(".about")).to_contain_text("ls")
-        row.locator("a").click()
-        expect(page.locator(".turn").first).to_contain_text("Paragraph 1.")
-        at_end = "() => innerHeight + scrollY >= document.documentElement.scrollHeight - 40"
-        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-        page.wait_for_function(at_end)
-        model.go.release()
-        expect(page.locator(".turn").nth(1)).to_contain_text("Paragraph 2.")
-        page.wait_for_function(at_end)
-        page.evaluate("scrollTo(0, 0)")
-        model.go.release(2)
-        expect(page.locator(".note.end")).to_contain_text("completed")
-        assert page.evaluate("scrollY") == 0  # the reader has left the end, and stays there
-    expect(page.locator(".head .state")).to_have_text("completed")
-    expect(page.get_by_role("button", name="Tell")).to_have_count(0)
-    page.get_by_role("link", name="Answer").click()
-    expect(page.locator(".md strong")).to_have_text("all")
-
-
-def test_a_run_is_told_something_and_stopped(door, look):
-    model = Directed(["One."] * 50)
-    with ScriptedModel(model) as server:
-        run_id = started(door, server)
-        page = look(f"run/{run_id}")
-        page.get_by_label("Tell the agent something").fill("Leave the tests alone")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("status")).to_contain_text("Sent.")
-        # It may come behind the request that is under way, and then needs another one.
-        while "Read in turn" not in (page.get_by_role("status").text_content() or ""):
-            model.go.release()
-            page.wait_for_timeout(200)
-        expect(page.locator(".note.told")).to_contain_text("Leave the tests alone")
-        page.get_by_role("button", name="Stop…").click()
-        page.get_by_role("button", name="Stop", exact=True).click()
-        expect(page.locator(".head .state")).to_have_text("cancelled")
-        model.go.release(50)
-
-
 # One run
 
 
@@ -264,6 +154,7 @@ def test_the_timeline_leads_to_the_step(door, look):
     bars = page.locator("rect.tool")
     expect(bars).to_have_count(59)
     expect(page.locator("rect.retry")).to_have_count(1)
+    expect(page.locator(".turn h3").first).to_have_text("Turn 1 · 10 ms · 900 in, 50 out · $0.0100")
     bars.nth(50).dispatch_event("click")
     expect(page.locator(".call").nth(50).locator("summary")).to_be_focused()
     expect(page.locator(".call").nth(50)).to_be_in_viewport()
@@ -295,7 +186,7 @@ def test_a_main_agent_s_run_links_to_those_it_delegated(door, look):
     page = look(f"run/{record(door.runs, turn(1, 'subagent', {'agent': 'explorer'}, data))}")
     tree = page.locator(".tree")
     expect(tree).to_contain_text("Delegated runs (1)")
-    expect(tree.locator("tr").last).to_contain_text("1,900")
+    expect(tree.locator("tr").last).to_have_text("Together1,900$0.0200")
     tree.get_by_role("link", name="explorer").click()
     expect(page.locator("h1")).to_have_text("The part")
 
@@ -357,9 +248,10 @@ def test_it_follows_the_system_s_colours_and_fits_a_phone(door, look, scheme):
         f"run/{run_id}/steps",
         f"run/{run_id}/changes",
         f"run/{run_id}/receipt",
+        f"map/{record_map(door.runs)}",
     ):
         page.evaluate("path => { location.hash = `#/${path}`; }", path)
-        expect(page.locator("li.run, .body").first).to_be_visible()
+        expect(page.locator("li.run, .body, a.square").first).to_be_visible()
         assert has_no_overflow(page), path
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     light = sum(map(int, re.findall(r"\d+", back))) / 3
@@ -382,10 +274,10 @@ def test_axe_finds_nothing_serious(door, look, scheme):
         ),
     )
     views = ["", f"run/{run_id}/changes", f"run/{other}/answer", f"run/{other}/steps"]
-    views += [f"run/{run_id}/receipt", f"compare/{run_id}/{other}"]
+    views += [f"run/{run_id}/receipt", f"compare/{run_id}/{other}", f"map/{record_map(door.runs)}"]
     for view in views:
         page.evaluate("path => { location.hash = `#/${path}`; }", view)
-        expect(page.locator("li.run, .body, .two").first).to_be_visible()
+        expect(page.locator("li.run, .body, .two, a.square").first).to_be_visible()
         for summary in page.locator(".call summary").all():
             summary.click()
         page.evaluate(source)
@@ -428,7 +320,7 @@ HOSTILE = [
     "# <img src=x onerror=hacked=1>\n\n| <img src=x onerror=hacked=1> | b |\n|-|-|\n| ] | y |",
     "safe\u202egnp.exe\u2066\u200f \x1b[31mred\x1b]0;title\x07\x1b[2J \x00\x7f",
     "[masked:\"><script>window.hacked = 1</script>] a.py:1\" onclick=\"window.hacked=1",
-    "W" * 20_000,
+    "W" * (1 << 20),
     "- " * 3_000 + "\n" + "> " * 3_000 + "\n" + "[" * 5_000 + "*" * 5_000 + "`" * 5_001,
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import READERS, builtin_agent, builtin_agents
 from outrider.agents.permissions import Permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run, trust_in
-from outrider.delegation.delegation_policy import delegation_policy
+from outrider.delegation.profiles import delegation_policy
 from outrider.protocol.results import WithheldTool
 from outrider.protocol.tool_catalogue import CATALOGUE, DEFAULT_TOOLS, CatalogueEntry
 from outrider.settings.keys import DEFAULTS, READ_ONLY_LSP_ACTIONS, Config

@@ -12,7 +12,7 @@ import pytest
 from outrider import subagent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult
-from outrider.runtimes.pi import spawning
+from outrider.runtimes.pi import runtime
 from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings.places import runs_folder
 from outrider.surfaces.reports import REPORTS
@@ -213,12 +213,12 @@ async def test_pi_writes_to_its_own_folder_only(world: Path, tmp_path: Path) -> 
 async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launch = Path(spawning.__file__).with_name("launch.py").read_text()
+    launch = Path(runtime.__file__).with_name("launch.py").read_text()
     refusing = launch.replace("missing = walls.enter(", "missing = ('namespaces: refused',) or (")
     assert refusing != launch
-    (tmp_path / "launch.py").write_text(refusing.replace("__file__", repr(spawning.__file__)))
-    command = (*spawning.LAUNCH[:-1], str(tmp_path / "launch.py"))
-    monkeypatch.setattr(spawning, "LAUNCH", command)
+    (tmp_path / "launch.py").write_text(refusing.replace("__file__", repr(runtime.__file__)))
+    command = (*runtime.LAUNCH[:-1], str(tmp_path / "launch.py"))
+    monkeypatch.setattr(runtime, "LAUNCH", command)
     Pi(tmp_path / "pi", "It ran.")
     ended = await run("Find it.")
     assert ended.outcome is Outcome.FAILED and ended.output == ""

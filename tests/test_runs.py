@@ -235,6 +235,7 @@ def test_a_listing_opens_one_file_of_a_run_and_reads_little_of_it(tmp_path: Path
     code = f"""
         import os, sys
         from pathlib import Path
+        import orjson  # late otherwise, and then what it loads would count
         import outrider.records.runs as runs
         opened = []
         def hear(event, arguments):

@@ -1,6 +1,7 @@
 """Whatever runs a task, its run is supervised, collected and concluded in the same way."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -94,3 +95,34 @@ async def test_a_runtime_that_ends_without_a_finish_is_a_failure(
     result = await subagent("explorer", "Look.", model="embedded")
     assert result.details.results[0].outcome is Outcome.FAILED
     assert words in (result.details.results[0].error or "")
+
+
+def recorded(session: str | Path) -> list[str]:
+    lines = Path(session).read_bytes().splitlines()
+    return [jsonl.decode(line)["type"] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("events", "started"), [((), False), ((), True), ((TurnStartEvent(1),), True)]
+)
+async def test_what_was_asked_is_recorded_first_however_little_comes_of_it(
+    world: Path, monkeypatch: pytest.MonkeyPatch, events: tuple[Event, ...], started: bool
+) -> None:
+    use(monkeypatch, Foreign(*events, ended=ChildExit(started)))
+    result = await subagent("explorer", "Look.", model="embedded")
+    kinds = recorded(result.details.results[0].session_file)
+    assert kinds == ["run", "prompt", *(event.type for event in events), "end"]
+
+
+async def test_what_was_asked_is_recorded_while_a_child_is_waited_for(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Foreign())
+    task = asyncio.ensure_future(subagent("explorer", "Look.", model="embedded"))
+    state = Path(os.environ["OUTRIDER_HOME"])
+    while [recorded(one) for one in state.rglob("session.jsonl")] != [["run", "prompt"]]:
+        await asyncio.sleep(0.01)
+        assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

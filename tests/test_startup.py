@@ -1,6 +1,7 @@
 """What the command and the package cost before they do anything."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -53,7 +54,8 @@ NOT_FOR_A_RUN = """
 anthropic concurrent.futures.process concurrent.futures.thread difflib email graphlib http httpcore2
 httpx2 importlib.metadata jsonschema_rs lzma markdown_it multiprocessing openai opentelemetry
 pydantic pydantic_ai rich shutil ssl tempfile urllib.request zipfile outrider.child
-outrider.delegation.telemetry outrider.runtimes.pi outrider.schemas.output_schema
+outrider.delegation.resuming outrider.delegation.session_history outrider.delegation.telemetry
+outrider.runtimes.pi outrider.schemas.output_schema
 outrider.surfaces.chat outrider.surfaces.mcp outrider.surfaces.table outrider.tools
 outrider.workspaces
 """
@@ -65,6 +67,69 @@ def test_a_run_loads_nothing_that_it_does_not_need(tmp_path):
     loaded = imported_by(code, HOME=str(tmp_path), OUTRIDER_WARM__KEEP_MINUTES="0")
     assert "outrider.delegation.concluding" in loaded
     assert not set(NOT_FOR_A_RUN.split()) & set(loaded)
+
+
+HAND_OVER = """
+from outrider.runtimes.native.links import Links
+handed_over, follow = [], Links.follow
+def follow_and_note(*given):
+    handed_over[:] = handed_over or sorted(sys.modules)
+    return follow(*given)
+Links.follow = follow_and_note
+{run}
+print(json.dumps(handed_over))
+sys.exit()
+"""
+AFTER_THE_HAND_OVER = """
+datetime orjson platform uuid outrider.masking.search outrider.masking.tree outrider.texts.paths
+"""
+"""What a run needs, and can load while its child starts."""
+
+
+def test_what_can_wait_is_loaded_while_the_child_starts(tmp_path):
+    code = HAND_OVER.format(run=RUN.format(cwd=str(tmp_path)))
+    loaded = imported_by(code, HOME=str(tmp_path), OUTRIDER_WARM__KEEP_MINUTES="0")
+    assert "outrider.delegation.supervision" in loaded
+    assert not set(AFTER_THE_HAND_OVER.split()) & set(loaded)
+
+
+ENDING = """
+import atexit, os, threading
+from outrider.tools import tool
+def at_the_very_end():
+    threading.main_thread().join()
+    noted.write("thread ")
+if "OUTRIDER_SUBAGENT_CHILD" not in os.environ:
+    noted = open(os.environ["NOTED"], "a")
+    atexit.register(lambda: print("registered", file=noted, flush=True))
+    threading.Thread(target=at_the_very_end).start()
+@tool("ending:nothing", writes=False)
+def nothing() -> str:
+    '''Do nothing.'''
+    return ""
+"""
+
+
+def test_the_command_ends_after_its_threads_and_what_is_registered_for_its_end(tmp_path):
+    (tmp_path / "ending.py").write_text(ENDING)
+    (noted := tmp_path / "noted").touch()
+    done = subprocess.run(
+        [*(sys.executable, "-m", "outrider", "run", "explorer", "What is here?", "-m", "embedded")],
+        cwd=tmp_path,
+        env={
+            "HOME": str(tmp_path),
+            "NOTED": str(noted),
+            "OUTRIDER_TOOLS__MODULES": "ending",
+            "OUTRIDER_WARM__KEEP_MINUTES": "0",
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(tmp_path),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert noted.read_text() == "thread registered\n"
 
 
 LIGHT = {

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 from contextlib import closing
 
 import pytest
@@ -220,6 +221,47 @@ def test_what_a_chat_delegates_is_below_its_span(door, collector):
             assert [one.name for one in collector.below(child)] == ["chat scripted"]
 
 
+def test_each_item_of_a_map_has_its_spans_in_the_caller_s_trace(door, collector):
+    """Those that run at once don't get below each other, nor take each other's requests."""
+    (door.project / "items").write_text('One\nTwo\nThree\nFour\n{"task":\n')
+    limited = threading.Event()
+
+    def script(request):
+        match request.last_user_text:
+            case "Two":
+                return fail(400)
+            case "Three" if not limited.is_set():
+                limited.set()
+                return fail(429, retry_after=0)
+            case "Four" if request.turn == 0:
+                return LOOK
+            case asked:
+                return answer(f"On {asked}.", usage=(len(asked), 1))
+
+    words = ("map", "explorer", "items", "--concurrency", "2")
+    with ScriptedModel(script) as server:
+        env = {**server.environment, **collector.environment, "TRACEPARENT": TRACEPARENT}
+        ended = door.run(*words, "--model", server.model, env=env)
+    rows = {row.get("task"): row for row in map(json.loads, ended.out.splitlines())}
+    assert rows.pop(None)["outcome"] == "refused"
+    wait_until(lambda: len(collector.runs()) == len(rows) == 4)
+    runs = {run.attributes["outrider.run.id"]: run for run in collector.runs()}
+    for task, row in rows.items():
+        agent = runs[row["runId"]]
+        assert (agent.trace, agent.parent) == (TRACE, CALLER)
+        assert agent.attributes["outrider.outcome"] == row["outcome"]
+        assert agent.attributes.get(ERROR_TYPE) == row.get("error", {}).get("code")
+        used = agent.attributes[conventions.GEN_AI_USAGE_INPUT_TOKENS]
+        assert used == row["usage"]["input"]
+        below = [one.name for one in collector.below(agent)]
+        looked = ["execute_tool ls", "chat scripted"] if task == "Four" else []
+        assert below == ["chat scripted", *looked]
+        retries = [one for span in collector.below(agent) for one in span.events]
+        assert len(retries) == (task == "Three")
+    # The item that was refused has no run, and no run has anything of its neighbours.
+    assert len(collector.spans) == 4 + 4 + 2
+
+
 def test_the_caller_s_trace_goes_on_from_the_environment(door, collector):
     with ScriptedModel([answer("Here.")]) as server:
         assert run(door, collector, server, env={"TRACEPARENT": TRACEPARENT}).code == 0
@@ -379,6 +421,52 @@ def test_a_collector_that_refuses_spans_fails_no_run(door, status):
         ended = run(door, collector, server, env={"OTEL_BSP_EXPORT_TIMEOUT": "3000"})
     assert (ended.code, ended.out) == (0, "Here.\n")
     assert "Traceback" not in ended.err and "opentelemetry" not in ended.err
+
+
+WRONG_VARIABLES = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "not an address",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "gopher://[::1",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "soon",
+    "OTEL_EXPORTER_OTLP_HEADERS": "=,;=\x01",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "zip",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": "/none/ca.pem",
+    "OTEL_BSP_SCHEDULE_DELAY": "-1",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "0",
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "many",
+    "OTEL_BSP_EXPORT_TIMEOUT": "99999999999999999999",
+    "OTEL_TRACES_SAMPLER": "nonsense",
+    "OTEL_TRACES_SAMPLER_ARG": "2",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "-1",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "x",
+    "OTEL_RESOURCE_ATTRIBUTES": "=,garbage,%zz",
+    "OTEL_PROPAGATORS": "nonsense",
+    "OTEL_PYTHON_CONTEXT": "nonsense",
+    "OTEL_PYTHON_TRACER_PROVIDER": "nonsense",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER": "nonsense",
+}
+
+
+UNREACHABLE = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VARIABLES)
+def test_a_wrong_variable_of_the_sdk_costs_no_run(door, collector, name):
+    with ScriptedModel([answer("Here.")]) as server:
+        ended = run(door, collector, server, env={name: WRONG_VARIABLES[name]})
+    assert (ended.code, ended.out) == (0, "Here.\n")
+    assert "Traceback" not in ended.err
+    assert collector.spans or "no traces" in ended.err or name in UNREACHABLE
+
+
+async def test_a_provider_that_is_not_installed_costs_no_later_run_either(world, monkeypatch):
+    monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "nonsense")
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    assert (await subagent("explorer", "Look.", model="embedded")).completed
 
 
 def test_no_collector_at_all_fails_no_run(door, collector):

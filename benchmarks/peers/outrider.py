@@ -100,8 +100,12 @@ async def run_command(task: str) -> str:
 async def offer(_task: str) -> dict[str, Any]:
     """Return what a host tells its model about Outrider: the tool, and when to use it."""
     from outrider.agents.discovery import builtin_agents
-    from outrider.delegation.delegation_policy import delegation_policy
-    from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
+    from outrider.delegation.profiles import (
+        SubAgentManager,
+        SubAgentTool,
+        delegation_policy,
+        sub_agent_profile,
+    )
 
     agents = list(builtin_agents())
     profile = sub_agent_profile("subagent")

@@ -11,7 +11,7 @@ from outrider.processes import walls
 class NoWalls(walls.Begun):
     """Walls that hold nothing, and take no time."""
 
-    def __init__(self) -> None:
+    def __init__(self, guardian: object = None) -> None:
         pass
 
     def finish(self, walls: walls.Walls) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         subagent as subagent,
         subagent_sync as subagent_sync,
     )
-    from outrider.delegation.delegation_policy import delegation_policy as delegation_policy
     from outrider.delegation.map.engine import MapRow as MapRow
     from outrider.delegation.map.mapping import Map as Map, map as map  # noqa: A004
     from outrider.delegation.model_tools import (
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         SubAgentResult as SubAgentResult,
         SubAgentState as SubAgentState,
         SubAgentTool as SubAgentTool,
+        delegation_policy as delegation_policy,
         offered_tools as offered_tools,
         register_sub_agent as register_sub_agent,
         sub_agent_profile as sub_agent_profile,
@@ -87,14 +87,13 @@ _MODULES = {
     "child.report_back": "ReportBackTool",
     "child.turn": "TurnResult",
     "delegation.api": "Delegation DelegationError attach delegate start subagent subagent_sync",
-    "delegation.delegation_policy": "delegation_policy",
     "delegation.map.engine": "MapRow",
     "delegation.map.mapping": "Map map",
     "delegation.model_tools": "ModelTool anthropic_tool openai_tool toolset",
     "delegation.perform": "Caller",
     "delegation.profiles": (
         "SubAgentManager SubAgentProfile SubAgentResult SubAgentState SubAgentTool "
-        "offered_tools register_sub_agent sub_agent_profile"
+        "delegation_policy offered_tools register_sub_agent sub_agent_profile"
     ),
     "delegation.project": "Project open_project",
     "delegation.run_handle": "RunHandle",

@@ -5,12 +5,36 @@ import sys
 
 from outrider import __version__
 
+# Not typing's: see there.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 READER_GONE = 141  # as in `protocol.exit_codes`, which loads more
+
+
+def command() -> "NoReturn":
+    """Run the command with the arguments of this process, and end that."""
+    import atexit
+
+    ended: list[int] = []
+
+    @atexit.register  # before anything else is, and so called after all of it
+    def leave() -> None:  # pyright: ignore[reportUnusedFunction]
+        for code in ended:  # Python would take apart all that was loaded, which takes a while
+            os._exit(_flushed(code))
+
+    ended.append(main())
+    sys.exit(ended[0])
 
 
 def main() -> int:
     """Run the command with the arguments of this process, and return its exit code."""
-    code = _run(sys.argv[1:])
+    return _flushed(_run(sys.argv[1:]))
+
+
+def _flushed(code: int) -> int:
+    """Return the exit code, once what was printed has been handed over."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
@@ -43,10 +67,8 @@ def _run(arguments: list[str]) -> int:
         load_asyncio()
     from outrider.surfaces.cli.main import run_command
 
-    code = run_command(arguments)
-    gc.freeze()
-    return code
+    return run_command(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

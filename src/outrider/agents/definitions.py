@@ -24,8 +24,7 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("network", False, "What its commands reach: `none` or `host`; a repository's not `host`."),
     ("runtime", False, "What runs it: `native` or `pi`. A repository's agent can't choose."),
 )
-CODER = "coder"
-"""The built-in agent that is there to change files, and runs only where that is allowed."""
+CODER = "coder"  # the built-in agent that changes files, and runs only where that is allowed
 NATIVE, PI = RUNTIMES = ("native", "pi")
 DEFAULT_ROLE = (
     "You are a focused assistant. Do the delegated task and nothing else, and report what you "
@@ -87,20 +86,18 @@ def parse_definition(
 def _known(fields: Iterable[Field], notes: Notes) -> dict[str, Field]:
     known: dict[str, Field] = {}
     for field in fields:
-        name = field.key if field.key in _FIELD_NAMES else _meant(field, notes)
+        name = field.key
+        if name not in _FIELD_NAMES:
+            near = most_alike(name.lower(), _FIELD_NAMES, 0.75)
+            is_switch = bool(near) and near[0] in _SWITCHES
+            hint = f"; taken as {near[0]}" if is_switch else f", ignored{_suggestion(near)}"
+            notes.warn(field.line, f"unknown key {name[:60]}{hint}", concerns_run=is_switch)
+            name = near[0] if is_switch else None
         if name in known:
             notes.warn(field.line, f"duplicate key {name}; line {known[name].line} is used")
         elif name:
             known[name] = field
     return known
-
-
-def _meant(field: Field, notes: Notes) -> str | None:
-    near = most_alike(field.key.lower(), _FIELD_NAMES, 0.75)
-    is_switch = bool(near) and near[0] in _SWITCHES
-    hint = f"; taken as {near[0]}" if is_switch else f", ignored{_suggestion(near)}"
-    notes.warn(field.line, f"unknown key {field.key[:60]}{hint}", concerns_run=is_switch)
-    return near[0] if is_switch else None
 
 
 def _suggestion(near: list[str]) -> str:
@@ -112,7 +109,9 @@ def _definition(
 ) -> AgentDefinition | None:
     # A key that isn't there counts like one without a value, but for `tools`.
     given = {name: fields.get(name, Field(name, 1)) for name in _FIELD_NAMES}
-    description, schema = _readable(given["description"].text), given["output_schema"].word
+    # Without the characters that control a terminal or hide words.
+    readable = (one for one in given["description"].text if one.isprintable() or one in "\n\t")
+    description, schema = "".join(readable).strip(), given["output_schema"].word
     name = _name(given["name"], notes)
     definition = AgentDefinition(
         name=name or "",
@@ -126,8 +125,8 @@ def _definition(
         source=source,
         path=notes.path,
         runtime=_runtime(given["runtime"], source, notes),
-        network=_choice(given["network"], "none", ("host",), source, notes),
-        isolation=_choice(given["isolation"], "auto", ("none",), source, notes),
+        network=_choice(given["network"], "none", "host", source, notes),
+        isolation=_choice(given["isolation"], "auto", "none", source, notes),
         check=given["check"].text or None,
     )
     return definition if name else None
@@ -175,11 +174,6 @@ def _name(field: Field, notes: Notes) -> str | None:
     return None
 
 
-def _readable(text: str) -> str:
-    """Return `text` without the characters that control a terminal or hide words."""
-    return "".join(char for char in text if char.isprintable() or char in "\n\t").strip()
-
-
 def _switch(field: Field, notes: Notes) -> bool:
     """Return a key that keeps an agent safe: one that can't be read counts as set."""
     word = field.word.casefold()
@@ -199,14 +193,12 @@ def _tools(field: Field, notes: Notes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, tools)))
 
 
-def _tool(written: str, line: int, notes: Notes) -> str | None:
-    name, shown = tool_catalogue.canonical(written), repr(written[:60])
+def _tool(text: str, line: int, notes: Notes) -> str | None:
+    name, shown = tool_catalogue.canonical(text), repr(text[:60])
     if name in tool_catalogue.NEVER_GIVEN:
         notes.warn(line, f"tool {shown} is never given to agents; ignored")
-    elif not _TOOL.fullmatch(written):
-        rule = (
-            "a rule in parentheses can't be enforced" if "(" in written else "separate with commas"
-        )
+    elif not _TOOL.fullmatch(text):
+        rule = "a rule in parentheses can't be enforced" if "(" in text else "separate with commas"
         notes.warn(line, f"tool {shown} isn't a plain name ({rule}); ignored")
         return None
     elif not tool_catalogue.is_own(name):
@@ -237,12 +229,10 @@ def _runtime(field: Field, source: Source, notes: Notes) -> str:
 _CHOICES = {"network": ("none", "host"), "isolation": ("auto", "overlay", "copy", "none")}
 
 
-def _choice(
-    field: Field, safe: str, loose: tuple[str, ...], source: Source, notes: Notes
-) -> str | None:
+def _choice(field: Field, safe: str, loose: str, source: Source, notes: Notes) -> str | None:
     """Return what a key says; what can't be read, or isn't a repository's to say, is the safe."""
     word, choices = field.word, _CHOICES[field.key]
-    allowed = [one for one in choices if source is not Source.PROJECT or one not in loose]
+    allowed = [one for one in choices if source is not Source.PROJECT or one != loose]
     if not word or word in allowed:
         return word or None
     rule = f"write {' or '.join(allowed)}; only your own files can loosen it"

@@ -14,13 +14,8 @@ from outrider.agents.frontmatter import Diagnostic, Notes
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.text import one_line, printable
+from outrider.settings import places
 from outrider.settings.files import read_plain_file
-from outrider.settings.places import (
-    AGENT_FILES,
-    project_agent_folders,
-    project_root,
-    user_agent_folders,
-)
 
 READERS = ("explorer", "researcher", "reviewer", "implementer", "tester")
 BUILTIN_AGENTS = (*READERS, CODER)
@@ -51,7 +46,6 @@ class AgentUnusable(OutriderError):
 
 
 def builtin_agents() -> tuple[AgentDefinition, ...]:
-    """Return the agents that come with Outrider."""
     return tuple(map(builtin_agent, BUILTIN_AGENTS))
 
 
@@ -67,16 +61,13 @@ def builtin_agent(name: str) -> AgentDefinition:
 def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
     """Return the agents known in `cwd`: the project's over the user's over the built-in ones."""
     notes: list[Diagnostic] = []
-    user = _load(user_agent_folders(env), Source.USER, None, notes)
-    root = project_root(cwd, env)
-    project = _load(project_agent_folders(cwd, env), Source.PROJECT, root, notes)
+    user = _load(places.user_agent_folders(env), Source.USER, None, notes)
+    folders, root = places.project_agent_folders(cwd, env), places.project_root(cwd, env)
+    project = _load(folders, Source.PROJECT, root, notes)
     ranked = [*_bind_to_user(project, _winners(user), notes), *user, *builtin_agents()]
     agents = _winners(ranked)
-    return Discovery(
-        agents=dict(sorted(agents.items())),
-        diagnostics=tuple(notes),
-        shadowed=tuple(lost for lost in ranked if agents[lost.name] is not lost),
-    )
+    shadowed = tuple(lost for lost in ranked if agents[lost.name] is not lost)
+    return Discovery(dict(sorted(agents.items())), tuple(notes), shadowed)
 
 
 def _winners(ranked: Sequence[AgentDefinition]) -> dict[str, AgentDefinition]:
@@ -118,7 +109,7 @@ def _load(
 def _agent_files(folder: Path, notes: list[Diagnostic]) -> list[str]:
     try:
         with os.scandir(folder) as found:
-            names = (item.name for item in found if item.name.endswith(AGENT_FILES))
+            names = (item.name for item in found if item.name.endswith(places.AGENT_FILES))
             first = nsmallest(MAX_FILES + 1, names)
     except FileNotFoundError:
         return []

@@ -40,7 +40,7 @@ class Diagnostic:
         return f"{place}: {self.severity}: {self.message}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Notes:
     """The diagnostics of one file, while it is read."""
 

@@ -68,21 +68,17 @@ def _network(definition: AgentDefinition, config: Config, trust: Trust) -> str:
 
 
 def _why_not(
-    tool: str,
-    entry: CatalogueEntry | None,
-    definition: AgentDefinition,
-    config: Config,
-    trust: Trust,
+    tool: str, entry: CatalogueEntry | None, agent: AgentDefinition, config: Config, trust: Trust
 ) -> str | None:
     """Return why an agent doesn't get a tool that it lists; None if it gets it."""
-    trust = trust if definition.source is Source.PROJECT else Trust.TRUSTED
+    trust = trust if agent.source is Source.PROJECT else Trust.TRUSTED
     if tool in NEVER_GIVEN:
         return "agent files can't list it"
     if entry is None:
         return "unknown tool; list modules with your own tools in tools.modules"
     if entry.setting and not value_of(config, entry.setting):
         return f"{entry.setting} is off"
-    if entry.writes and definition.readonly:
+    if entry.writes and agent.readonly:
         return "the agent is readonly"
     if entry.writes and not config.subagents.allow_write:
         return "subagents.allowWrite is off"

@@ -5,14 +5,8 @@ from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from outrider.agents.definitions import (
-    CODER,
-    NATIVE,
-    RUNTIMES,
-    AgentDefinition,
-    Source,
-    normal_name,
-)
+from outrider.agents import definitions
+from outrider.agents.definitions import CODER, NATIVE, RUNTIMES, AgentDefinition, Source
 from outrider.settings.keys import Config
 from outrider.settings.places import home, project_root
 
@@ -48,7 +42,7 @@ def may_run(
     name, settings = definition.name, config.subagents
     if definition.disabled:
         return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
-    if name in map(normal_name, settings.disabled):
+    if name in map(definitions.normal_name, settings.disabled):
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
     own = definition.source is not Source.PROJECT
     if definition.runtime not in (RUNTIMES if own else (NATIVE,)):

@@ -1,6 +1,7 @@
 """A child enters its walls before it does anything for a model, and tells what they hold."""
 
 import os
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -34,17 +35,20 @@ class Confined:
     audit: LayerAudit | None = None
 
 
-def confine(brief: Brief, begun: walls.Begun | None = None) -> Confined:
+def confine(
+    brief: Brief, begun: walls.Begun | None = None, guardian: socket.socket | None = None
+) -> Confined:
     """Confine this process as its brief says; raises `OSError` where a layer can't be had.
 
-    `begun` are walls that only have to be finished.
+    `begun` are walls that only have to be finished; of others, `guardian` leads to who takes them
+    down.
     """
     if begun is not None and brief.isolation != "readonly":
         raise OSError("walls that are begun are for a child that only reads")
     if brief.isolation is None:
         return Confined(brief, Isolation())
     layered = new_layer(brief)
-    missing = walls.enter(walls_for(brief, os.environ, layered=layered), begun)
+    missing = walls.enter(walls_for(brief, os.environ, layered=layered), begun, guardian)
     if needs_credentials(brief) and not brief.allow_credential_files:
         missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
     isolation = Isolation(brief.isolation, brief.network, missing)

@@ -47,7 +47,6 @@ FILL_BYTES = 60_000
 together, on pages of its own, and not in gaps on pages that it would have to copy."""
 _filling: list[bytes] = []
 _BEGIN = b"begin"
-_NAMESPACE = "/proc/self/ns/mnt"
 _ENDS = len(ChildEnds._fields)
 
 
@@ -283,9 +282,13 @@ class _Server:
 def _guard(watch: Watch, request: StartRequest, ends: ChildEnds) -> None:
     """Start a child that has its ends, and guard it."""
     _take_standard(ends[:3])
-    run_guarded(
-        run_child, lifeline=0, status=ends.status, timeout_ms=request.ms_left(), watch=watch
-    )
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def run() -> None:
+        ours.close()
+        run_child(guardian=theirs)
+
+    run_guarded(run, lifeline=0, status=ends.status, timeout_ms=request.ms_left(), watch=watch)
 
 
 def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) -> None:
@@ -300,19 +303,9 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
 
     def wait() -> None:
         call_oneself("spare")
-        begun, namespaces = Begun(), [os.open(_NAMESPACE, os.O_RDONLY)]
-
-        def leave_namespaces() -> None:
-            # To take one down takes the kernel a millisecond, so the guardian's end does that: what
-            # lies unread in its socket goes with it.
-            with contextlib.suppress(OSError), theirs:
-                namespaces.append(os.open(_NAMESPACE, os.O_RDONLY))
-                socket.send_fds(theirs, [READY], namespaces)
-            for namespace in namespaces:
-                os.close(namespace)
-
+        begun = Begun(theirs)
         told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads))
-        ready = Ready(asyncio.new_event_loop(), begun, leave_namespaces)
+        ready = Ready(asyncio.new_event_loop(), begun)
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
         _, ends, _, _ = socket.recv_fds(theirs, 16, 3)

@@ -4,10 +4,11 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -51,10 +52,10 @@ from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
 
-def run_child(ready: "Ready | None" = None) -> None:
+def run_child(ready: "Ready | None" = None, guardian: socket.socket | None = None) -> None:
     """Read the brief from stdin, do its task, write the events to stdout, and exit.
 
-    `ready` is what was made while there was nothing to do.
+    `ready` is what was made while there was nothing to do; `guardian` leads to this one's guardian.
     """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
@@ -66,7 +67,7 @@ def run_child(ready: "Ready | None" = None) -> None:
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
-        confined = confine(told.brief, ready.begun if ready else None)
+        confined = confine(told.brief, ready.begun if ready else None, guardian)
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
@@ -74,8 +75,6 @@ def run_child(ready: "Ready | None" = None) -> None:
         os._exit(1)
     about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
-    if ready:
-        ready.on_confined()
     around = Surroundings(cells_for(about, isolation, emit), confined.audit)
     # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
     # that never comes.
@@ -85,11 +84,10 @@ def run_child(ready: "Ready | None" = None) -> None:
 
 @frozen
 class Ready:
-    """What a child has before its brief comes; `on_confined` is called once it is behind walls."""
+    """What a child has before its brief comes."""
 
     loop: asyncio.AbstractEventLoop
     begun: Begun
-    on_confined: Callable[[], None]
 
 
 def _take_surroundings(told: Start) -> None:

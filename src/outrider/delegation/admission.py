@@ -15,8 +15,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from itertools import count
 
-DESCRIPTORS_PER_CHILD = 8
-"""Its connections, the files of its record, and what its start needs."""
+DESCRIPTORS_PER_CHILD = 8  # its connections, the files of its record, and what its start needs
 MIN_FREE_DESCRIPTORS = 32
 
 
@@ -92,7 +91,6 @@ _admissions: dict[int, ProcessAdmission] = {}
 
 
 def process_admission() -> ProcessAdmission:
-    """Return the admission of this process."""
     return _admissions.setdefault(os.getpid(), ProcessAdmission())
 
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from outrider.delegation.perform import Caller, OnUpdate, perform
 from outrider.delegation.preparation import Prepared
@@ -21,9 +21,6 @@ from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
 from outrider.settings.places import runs_folder
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -136,7 +133,6 @@ def attach(run_id: str) -> RunHandle:
 
 
 def _raised(result: ToolResult) -> "DelegationError":
-    """Return the error for a result that is no success."""
     error = result.details.error
     code = error.code if error else ErrorCode.SUBAGENT_FAILED
     return DelegationError(code, error.message if error else result.text, result)

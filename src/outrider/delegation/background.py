@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.depth import current_depth
 from outrider.delegation.perform import Caller, perform
-from outrider.delegation.preparation import Prepared, prepare
+from outrider.delegation.preparation import prepare
 from outrider.delegation.request import Request, invalid
 from outrider.delegation.telemetry import headers_above
 from outrider.delegation.user_admission import user_place
@@ -68,7 +68,6 @@ async def start_background(request: Request, caller: Caller, notify: str | None 
 
 
 async def _spawn(order: dict[str, Any], caller: Caller) -> Any:
-    """Return what the detached process says of the run."""
     above = {name.upper(): value for name, value in headers_above(caller.above, {}).items()}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -114,16 +113,13 @@ async def _supervise(order: dict[str, Any], starter: BinaryIO) -> ToolResult:
     async def confirm(agent: AgentDefinition, _reason: str) -> bool:
         return to_json(agent) in order["confirmed"]
 
-    def on_start(_prepared: Prepared, run_id: str) -> None:
-        _tell(starter, {"runId": run_id})
-
     # A run below another run needs no place: that one has one, and may be waiting for it.
     place = partial(user_place, state_home(os.environ) / "places")
     caller = Caller(
         os.environ,
         {name: FlagValue(*one) for name, one in order["flags"].items()},
         confirm=None if order["confirmed"] is None else confirm,
-        on_start=on_start,
+        on_start=lambda _, run_id: _tell(starter, {"runId": run_id}),
         cancelled=stopped,
         place=None if current_depth(os.environ) else place,
         one_shot=True,

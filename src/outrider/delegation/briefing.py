@@ -1,12 +1,21 @@
-"""What a child is told: its brief."""
+"""What a child is told: its brief, and its environment."""
 
 import os
 import sys
 
+from outrider.delegation.depth import current_depth, max_depth
 from outrider.delegation.preparation import Prepared, system_prompt
-from outrider.protocol.brief import Brief, BudgetLimits
+from outrider.processes.hiding import hide_environment
+from outrider.protocol.brief import (
+    CHILD_VARIABLE,
+    DEPTH_VARIABLE,
+    MAX_DEPTH_VARIABLE,
+    RUN_VARIABLE,
+    Brief,
+    BudgetLimits,
+)
 from outrider.protocol.data import to_json
-from outrider.protocol.tool_catalogue import reach_network
+from outrider.protocol.tool_catalogue import keys_of, reach_network, run_commands
 from outrider.records.runs import LAYER, RunRecorder
 
 MAX_TURN_MS = 86_400_000
@@ -15,7 +24,6 @@ the time that the agent waits for a subagent or for the person doesn't count."""
 
 
 def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
-    """Return all that the child is told."""
     config, permit, budget = prepared.config, prepared.permit, prepared.config.subagents.budget
     retry, masks = config.subagents.retry, config.subagents.mask_tool_results
     on_the_web = reach_network(permit.tools)
@@ -57,3 +65,28 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         history=prepared.history,
         main_turn=prepared.main_turn,
     )
+
+
+def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
+    """Return what it has of the environment: the key of its own provider, and no other secret."""
+    env = prepared.project.env
+    keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
+    depth = current_depth(env) + (prepared.main_turn is None)  # a main agent was not delegated to
+    marks = (CHILD_VARIABLE, "PI_SUBAGENT_CHILD") if depth else ()
+    return {
+        **prepared.project.child_env,
+        **{key: env[key] for key in keys},
+        **prepared.choice.environment(env),
+        **dict.fromkeys(marks, "1"),
+        DEPTH_VARIABLE: str(depth),
+        MAX_DEPTH_VARIABLE: str(max_depth(prepared.config, env)),
+        RUN_VARIABLE: run_id,
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def hide_secrets(prepared: Prepared) -> None:
+    """Keep our secrets from the commands of a child that runs any."""
+    if run_commands(prepared.permit.tools):
+        hide_environment(frozenset(prepared.project.plain_env))

@@ -1,6 +1,7 @@
 """What is known of a run from its (masked) events: its text, usage, receipt, and its end."""
 
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 from outrider.delegation.event_masking import MaskedEvent
@@ -25,34 +26,27 @@ UNREADABLE = "the child sent a {kind} event that can't be read; it was dropped"
 
 
 class PartialText:
-    """The text of the current message, or of the last one that had any.
-
-    The beginning is held in memory; all of it is in the run's output file at once.
-    """
+    """The last message's text: in memory its beginning, in the run's output file all of it."""
 
     def __init__(self, run: RunRecorder) -> None:
         self._run = run
-        self._pieces: list[str] = []
-        self._held = 0
+        self._held = StringIO()
         self.is_over = True
         """Whether the next text begins anew; the old one stays until there is a new one."""
 
     def add(self, text: str) -> None:
-        """Add a piece of the model's text."""
         if self.is_over:
             self.is_over = False
-            self._pieces.clear()
-            self._held = 0
+            self._held = StringIO()
             self._run.restart_output()
         self._run.add_output(text)
-        if self._held < MAX_HELD_TEXT:
-            self._pieces.append(text)
-            self._held += len(text)
+        if self._held.tell() < MAX_HELD_TEXT:
+            self._held.write(text)
 
     @property
     def text(self) -> str:
         """What is held of it."""
-        return "".join(self._pieces)
+        return self._held.getvalue()
 
 
 class Collector:
@@ -62,26 +56,23 @@ class Collector:
         self, run: RunRecorder, max_events: int, activity: ActivityLog | None = None
     ) -> None:
         self.run = run
+        self.shown_task = ""
+        """The task, masked."""
         self._activity = activity
         self.partial = PartialText(run)
         self.receipt = Receipt()
         self.usage = Usage()
         self.finish: events.TaskFinishEvent | None = None
-        self.masked_paths: tuple[str, ...] = ()
-        """Where masking changed the structured output."""
-        self.model: str | None = None
-        """The model that was asked for; with pi, the one that it uses."""
-        self.answered: dict[str, None] = {}
-        """The models that answered, in order."""
+        self.masked_paths: tuple[str, ...] = ()  # where masking changed the structured output
+        self.model: str | None = None  # the model that was asked for; with pi, the one that it uses
+        self.answered: dict[str, None] = {}  # the models that answered, in order
         self.attempts = 1
-        self.isolation: Isolation | None = None
-        """What held, once the child has told it."""
+        self.isolation: Isolation | None = None  # what held, once the child has told it
         self.turn_count = 0
         self.last_event = "none"
         self.display_items: list[dict[str, Any]] = []
         self.delegations: list[dict[str, Any]] = []
-        self.faults: dict[str, None] = {}
-        """What is wrong with what the child sent, each once."""
+        self.faults: dict[str, None] = {}  # what is wrong with what the child sent, each once
         self._max_events = max_events
         self._events = 0
         self._calls: dict[str, events.ToolStartEvent] = {}
@@ -116,7 +107,6 @@ class Collector:
         self.faults[message] = None
 
     def streaming(self) -> Streaming:
-        """Return how far the run has come."""
         items = tuple(self.display_items)
         if text := self.partial.text:
             items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
@@ -133,7 +123,6 @@ class Collector:
         return replace(known, output=output, turns=turns, cost_known=is_known, estimated=True)
 
     def record_unanswered(self) -> None:
-        """Record the calls that the run's end has cut off."""
         for call in self._calls.values():
             self._add_activity(call, None)
 
@@ -188,8 +177,7 @@ class Collector:
             provider = self.model.partition(":")[0]
             self.answered[shown_model(f"{provider}:{event.model}")] = None
         if event.text:
-            item = {"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]}
-            self.display_items.append(item)
+            self.display_items.append({"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]})
         for call in event.tool_calls:
             args: Any = call.args  # text that isn't an object is shown as it is
             if not isinstance(args, dict):

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from outrider.delegation.collecting import Collector
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.result_text import failure_text, truncate
 from outrider.delegation.supervision import Ending
 from outrider.models.resolution import is_embedded, is_same_model
 from outrider.protocol import jsonl
 from outrider.protocol.changes import Changes
-from outrider.protocol.data import as_object, frozen, to_json
+from outrider.protocol.data import as_object, to_json
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.exit_codes import exit_code
@@ -22,17 +21,17 @@ from outrider.settings.layers import Settings
 
 MAX_STDERR = 2_000
 MAX_OTHERS = 3
+MAX_FAILURE_OUTPUT = 20_000
 MAX_ESSENCE = 400
 """How many characters of each text are kept of a result that the disk has no room for."""
+ESSENCE = (
+    "agent task outcome exit_code usage output error timeout_reason attempts model duration_ms "
+    "session_file output_file"
+)
 
 
-@frozen
-class Verdict:
-    """How a run is judged: its outcome, the code that goes with it, and why."""
-
-    outcome: Outcome
-    code: ErrorCode | None = None
-    error: str | None = None
+Verdict = tuple[Outcome, ErrorCode | None, str | None]
+"""How a run is judged: its outcome, the code that goes with it, and why."""
 
 
 def judged(ending: Ending, collector: Collector, settings: Settings) -> Verdict:
@@ -53,7 +52,7 @@ def judged(ending: Ending, collector: Collector, settings: Settings) -> Verdict:
             outcome, error = Outcome.CANCELLED, "The run was cancelled."
         case "flooded":
             error = f"The child sent too much output ({ending.detail}) and was stopped."
-            return Verdict(outcome, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
+            return outcome, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error
         case "not_started":
             error = _with_last_words(ending.detail or "The child could not be started.", ending)
         case _:
@@ -63,7 +62,7 @@ def judged(ending: Ending, collector: Collector, settings: Settings) -> Verdict:
                 name = names.get(ending.signal, "unknown")
                 error = f"The child was killed by signal {ending.signal} ({name})."
             error = _with_last_words(error, ending)
-    return Verdict(outcome, ERROR_OF_OUTCOME.get(outcome), error)
+    return outcome, ERROR_OF_OUTCOME.get(outcome), error
 
 
 def _with_last_words(error: str, ending: Ending) -> str:
@@ -76,7 +75,7 @@ def conclude(
 ) -> ToolResult:
     """Return the result of a run, and write its record. All that comes in is masked already."""
     run, finish, config = collector.run, collector.finish or TaskFinishEvent(), prepared.config
-    verdict = judged(ending, collector, prepared.project.settings)
+    outcome, code, error = judged(ending, collector, prepared.project.settings)
     partial, text = collector.partial.text, finish.task_result
     if finish.has_structured_output:
         text = jsonl.pretty(finish.structured_output)
@@ -92,14 +91,14 @@ def conclude(
         usage = replace(usage, cost_known=False)  # nobody has answered: no price was looked up
     result = SingleResult(
         agent=prepared.definition.name,
-        task=prepared.shown_task,
-        outcome=verdict.outcome,
-        exit_code=exit_code(verdict.outcome, ending.signal),
+        task=collector.shown_task,
+        outcome=outcome,
+        exit_code=exit_code(outcome, ending.signal),
         usage=usage,
         output=text or partial,
         structured_output=finish.structured_output,
         has_structured_output=finish.has_structured_output,
-        error=verdict.error,
+        error=error,
         timeout_reason=ending.timeout,
         schema_faults=finish.schema_faults,
         last_report=finish.last_report,
@@ -125,15 +124,14 @@ def conclude(
     end["usage"] = to_json(result.usage)
     if ending.reason != "finished":  # of a child that was stopped, there may be no message yet
         end["partialOutput"] = result.output
-    shown = _shown(result, verdict, collector, config)
+    shown = _shown(result, code, collector, config)
     if not run.write_result(shown.to_dict(), end):
-        shown = _shown(result, verdict, collector, config)  # which says what the record lacks
-        run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
+        shown = _shown(result, code, collector, config)  # which says what the record lacks
+        run.write_result(_shown(_essence(result), code, collector, config).to_dict())
     return shown
 
 
 def _changes(prepared: Prepared, collector: Collector) -> Changes | None:
-    """Return what a writer changed in its layer."""
     if not prepared.is_layered or collector.isolation is None:
         return None
     from outrider.delegation.landing import changes_of  # late: most runs only read
@@ -144,7 +142,6 @@ def _changes(prepared: Prepared, collector: Collector) -> Changes | None:
 
 
 def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -> Iterator[str]:
-    """Yield what the run's own events say that a caller should know."""
     asked = prepared.choice.shown
     yield from collector.faults
     if others:
@@ -158,39 +155,27 @@ def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -
 
 def _essence(result: SingleResult) -> SingleResult:
     """Return what fits into the room that a run reserves: how it ended, and what it took."""
-    return SingleResult(
-        agent=result.agent,
-        task=result.task[:MAX_ESSENCE],
-        outcome=result.outcome,
-        exit_code=result.exit_code,
-        usage=result.usage,
-        output=result.output[:MAX_ESSENCE],
-        error=result.error and result.error[:MAX_ESSENCE],
-        timeout_reason=result.timeout_reason,
-        attempts=result.attempts,
-        model=result.model,
-        duration_ms=result.duration_ms,
-        session_file=result.session_file,
-        output_file=result.output_file,
-    )
+    kept = {name: getattr(result, name) for name in ESSENCE.split()}
+    texts = {name: kept[name] and kept[name][:MAX_ESSENCE] for name in ("task", "output", "error")}
+    return SingleResult(**kept | texts)
 
 
 def _shown(
-    result: SingleResult, verdict: Verdict, collector: Collector, config: Config
+    result: SingleResult, code: ErrorCode | None, collector: Collector, config: Config
 ) -> ToolResult:
     """Return the result with the text that a caller is shown, cut to its limits."""
     run, limits = collector.run, config.limits
-    is_completed = verdict.outcome is Outcome.COMPLETED
+    is_completed = result.outcome is Outcome.COMPLETED
     shown, cut = truncate(
-        result.output if is_completed else failure_text(result, collector.last_event),
+        result.output if is_completed else _failure_text(result, collector.last_event),
         max_bytes=limits.result_bytes,
         max_lines=limits.result_lines,
         run_id=run.id,
         whole=result.output_file,
     )
     error = None
-    if verdict.code is not None:
-        error = ErrorInfo(verdict.code, result.error or verdict.outcome)
+    if code is not None:
+        error = ErrorInfo(code, result.error or result.outcome)
     elif cut:
         where = f"run {run.id} has all of it" if result.output_file else "the rest is lost"
         error = ErrorInfo(ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; {where}.")
@@ -200,3 +185,45 @@ def _shown(
     delegations = tuple(collector.delegations) or None
     details = Details(run_id=run.id, results=(result,), error=error, delegations=delegations)
     return text_result(shown, details)
+
+
+def _failure_text(result: SingleResult, last_event: str) -> str:
+    lines = [
+        f"The subagent {result.agent} did not complete: {result.outcome} "
+        f"(exit code {result.exit_code}).",
+        f"Error: {result.error}",
+        f"Last event: {last_event}",
+        f"Session file: {result.session_file}",
+    ]
+    if result.schema_faults:
+        lines += [f"- {fault['path']}: {fault['message']}" for fault in result.schema_faults]
+    if output := result.output.strip():
+        more = "\n[…]" if len(output) > MAX_FAILURE_OUTPUT else ""
+        lines.append(f"Partial output:\n{output[:MAX_FAILURE_OUTPUT]}{more}")
+    else:
+        lines.append("Partial output: none")
+    return "\n".join(lines)
+
+
+def truncate(
+    text: str, *, max_bytes: int, max_lines: int, run_id: str, whole: str | None
+) -> tuple[str, bool]:
+    """Return as much of `text` as fits, in whole lines and characters, and whether it was cut."""
+    size, lines = len(text.encode()), text.split("\n")
+    if size <= max_bytes and len(lines) <= max_lines:
+        return text, False
+    fitting = "\n".join(lines[:max_lines]).encode()
+    body = fitting[:max_bytes].decode(errors="ignore")
+    kept = body.count("\n") + 1
+    if len(fitting) > max_bytes:
+        kept -= 1
+        body = body[: body.rindex("\n")] if kept else body
+    rest = "The rest could not be recorded."
+    if whole:
+        command = f"outrider show {run_id} --lines {max(kept, 1)}:{len(lines)}"
+        rest = f"For the rest: `{command}`, or read {whole}"
+    head = (
+        f"[Cut: {kept:,} of {len(lines):,} lines and {len(body.encode()):,} of {size:,} bytes "
+        f"are shown. {rest}]"
+    )
+    return f"{head}\n{body}", True

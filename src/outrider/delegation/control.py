@@ -39,9 +39,13 @@ class ControlSocket:
         self._loop = asyncio.get_running_loop()
         self._talks: set[asyncio.Future[None]] = set()
         self._socket = socket.socket(socket.AF_UNIX)
+        # When the child has been started: it needn't wait for this.
+        self._opening = self._loop.call_later(0, self._open)
+
+    def _open(self) -> None:
         try:
             self._path.unlink(missing_ok=True)  # of a process that was killed; the lock is ours
-            with _address(folder) as address:
+            with _address(self._path.parent) as address:
                 self._socket.bind(address)
             os.chmod(self._path, 0o600)
             self._socket.listen()
@@ -52,6 +56,7 @@ class ControlSocket:
 
     def close(self) -> None:
         """Answer nobody any more."""
+        self._opening.cancel()
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
             self._socket.close()
@@ -68,7 +73,6 @@ class ControlSocket:
             talk.add_done_callback(self._talks.discard)
 
     async def _talk(self, connection: socket.socket) -> None:
-        """Answer one question."""
         reader, writer = await _stream(sock=connection)
         with closing(writer), suppress(OSError, ValueError):
             if _is_own(connection):

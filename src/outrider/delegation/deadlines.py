@@ -21,13 +21,11 @@ class Deadlines:
         self._end = now + timeout_seconds
         self._idle_seconds = idle_seconds
         self._active_at = now
-        self._busy_until: dict[str, float] = {}
-        """Tool calls by their ids, and `retry`."""
+        self._busy_until: dict[str, float] = {}  # tool calls by their ids, and `retry`
         self._waiting_for_parent: set[str] = set()
         self._asked_at = 0.0
 
     def on_event(self, event: events.Event, now: float) -> None:
-        """Take in that the child sent something."""
         self._active_at = now
         match event:
             case events.MessageUpdateEvent():

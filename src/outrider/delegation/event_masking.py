@@ -46,10 +46,7 @@ class EventMasker:
 
     def events(self, line: bytes) -> Iterator[MaskedEvent]:
         """Yield what a line stands for; nothing where it isn't an event."""
-        try:
-            data: Any = jsonl.decode(line)
-        except (ValueError, RecursionError):
-            return
+        data = jsonl.decoded_object(line)
         if not is_event(data):
             return
         try:

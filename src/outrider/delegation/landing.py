@@ -8,12 +8,12 @@ from subprocess import DEVNULL
 from typing import Any
 
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.project import open_project
+from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.changes import WHOLE, Changes, LandingConflict, PathReason
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult
-from outrider.records.runs import find_run
+from outrider.records.runs import find_run, landing_of
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
 from outrider.workspaces.layers.landing import WriterRun, recover_landing
@@ -25,7 +25,6 @@ NOT_LANDED = "not landed by itself"
 
 
 def changes_of(run: Path, env: Mapping[str, str]) -> Changes:
-    """Return what a run changed in its layer."""
     try:
         return review(WriterRun(run, env))[0]
     except (OSError, OutriderError, ValueError) as error:  # a layer that is damaged or gone
@@ -41,9 +40,18 @@ def landed_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolR
         return result
     if not result.completed or config.land != "auto":
         return result
+    changes = land_by_itself(run, prepared.project, changes, is_held=True)
+    changes = changes.masked(prepared.project.masker.text)
+    details = replace(result.details, results=(replace(one, changes=changes),))
+    return replace(result, details=details)
+
+
+def land_by_itself(run: Path, project: Project, changes: Changes, *, is_held: bool) -> Changes:
+    """Land what a run changed, and return it as it is then, with what kept it from landing."""
+    landing = project.config.subagents
     try:
-        writer = WriterRun(run, prepared.project.env, is_held=True)
-        writer.land(check=check_of(config.land_check, prepared.project.plain_env))
+        writer = WriterRun(run, project.env, is_held=is_held)
+        writer.land(check=check_of(landing.land_check, project.plain_env))
         changes = review(writer)[0]
     except LandingConflict as conflict:  # the user was faster
         changes = replace(changes, conflicts=conflict.conflicts)
@@ -51,17 +59,18 @@ def landed_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolR
         changes = replace(changes, conflicts=(PathReason(WHOLE, f"{NOT_LANDED}: {error}"),))
     if changes.conflicts:
         with suppress(OSError, OutriderError):
-            WriterRun(run, prepared.project.env).note(changes.conflicts)
-    changes = changes.masked(prepared.project.masker.text)
-    details = replace(result.details, results=(replace(one, changes=changes),))
-    return replace(result, details=details)
+            WriterRun(run, project.env).note(changes.conflicts)
+    return changes
+
+
+def landed_later(run: Path, project: Project) -> None:
+    """Land what the run of another machine changed, if the user wants no review."""
+    if project.config.subagents.land == "auto" and landing_of(run).get("state") == "pending":
+        land_by_itself(run, project, changes_of(run, project.env), is_held=False)
 
 
 def writer_run(name: str, env: Mapping[str, str]) -> tuple[WriterRun, str | None]:
-    """Return a writer's run that has ended, and the run whose interrupted landing was taken back.
-
-    Raises `Refusal`.
-    """
+    """Return a writer's run, and the one whose landing was taken back for it; raises `Refusal`."""
     found = find_run(runs := runs_folder(env), name)
     if found.state == "running":
         raise invalid(f"Run {found.id} is still running: wait for its end.")

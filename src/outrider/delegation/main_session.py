@@ -17,7 +17,6 @@ from outrider.agents.discovery import builtin_agent
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Trust
 from outrider.delegation import profiles
-from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.depth import check_depth
 from outrider.delegation.perform import Caller, perform_recorded, recording
 from outrider.delegation.preparation import Prepared, assemble
@@ -58,14 +57,11 @@ class MainSession:
     caller: Caller
     watch: Watch
     cwd: str | None = None
-    allow_write: bool = False
-    """Whether the agent may write and run commands without asking."""
-    decide: Decide | None = None
-    """None where nobody can be asked: then it has no tool that writes."""
+    allow_write: bool = False  # whether the agent may write and run commands without asking
+    decide: Decide | None = None  # None where nobody can be asked: then it has no tool that writes
     settle: Settle | None = None
     """None where nobody can be asked: then what a subagent changed waits for a command."""
-    folder: Path | None = None
-    """The session's record; None before its first turn."""
+    folder: Path | None = None  # the session's record; None before its first turn
     _allowed: set[str] = field(default_factory=set[str])
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _children: int = 0
@@ -84,7 +80,6 @@ class MainSession:
         return project
 
     async def turn(self, text: str) -> ToolResult:
-        """Return the result of one turn, however it ended."""
         self._stop_turn.clear()
         caller = replace(
             self.caller,
@@ -111,7 +106,6 @@ class MainSession:
         return True
 
     def stop(self) -> None:
-        """Stop the turn and its subagents."""
         self._stop_turn.set()
 
     def resume(self, name: str | None) -> RecordedRun:
@@ -146,7 +140,7 @@ class MainSession:
         given = replace(given, readonly=WRITING.isdisjoint(self._allowed))
         agents = project.discovery.agents
         tools = profiles.offered_tools(project.config, profiles.SubAgentManager(), tuple(agents))
-        policy = policy_for(project, interactive=self.decide is not None)
+        policy = profiles.policy_for(project, interactive=self.decide is not None)
         place = PLACE.format(cwd=without_surrogates(str(project.folder)))
         parts = (agent.system_prompt.strip(), place, policy if tools else "")
         opened = may_write and project.config.lsp.tool.allow_mutating_actions and given.lsp_actions

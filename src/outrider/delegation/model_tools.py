@@ -22,8 +22,7 @@ class ModelTool:
     """A tool as an SDK takes it: its schema, and a call that does what the model asked for."""
 
     schema: Json
-    answer: Callable[[Any], Awaitable[Json]]
-    """Returns the message to send back."""
+    answer: Callable[[Any], Awaitable[Json]]  # returns the message to send back
 
 
 def _subagent(cwd: Cwd, config: Settings) -> SubAgentTool:

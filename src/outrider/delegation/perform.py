@@ -12,17 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outrider.delegation.admission import max_children, process_admission
-from outrider.delegation.briefing import brief_for
-from outrider.delegation.child_environment import child_environment, hide_secrets
+from outrider.delegation.briefing import brief_for, child_environment, hide_secrets
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
-from outrider.delegation.confirmation import Confirm
 from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
-from outrider.delegation.preparation import Prepared, prepare, system_prompt
+from outrider.delegation.preparation import Confirm, Prepared, prepare, system_prompt
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
-from outrider.delegation.result_text import with_changes
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.processes.shielding import finish
 from outrider.protocol.data import frozen, to_json
@@ -107,7 +104,7 @@ async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResu
     from outrider.delegation.landing import landed_by_itself
 
     landed = asyncio.to_thread(landed_by_itself, prepared, run, result)
-    return with_changes(await finish(landed))
+    return (await finish(landed)).with_changes()
 
 
 @contextmanager
@@ -134,9 +131,6 @@ def recording(
 async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
     """Return the result of a run whose turn it is, and whose record is open."""
     hide_secrets(prepared)
-    run.add_event(_opening(prepared, run))
-    if prepared.main_turn is None:
-        run.add_event(_prompt(prepared))
     activity = ActivityLog(run.folder.parents[1])
     collector = Collector(run, prepared.config.limits.events, activity)
     collector.model = prepared.choice.shown
@@ -145,9 +139,11 @@ async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder)
     start = time.monotonic()
     ending = Ending("cancelled")
     trace = _tracing(prepared, caller, run)
+    open_transcript = cache(partial(_open_transcript, prepared, collector))  # once
     try:
-        ending = await _supervise(prepared, caller, collector, trace)
+        ending = await _supervise(prepared, caller, collector, trace, open_transcript)
     finally:
+        open_transcript()  # also of a child that could not be started
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
         collector.record_unanswered()
@@ -160,13 +156,14 @@ def _tracing(prepared: Prepared, caller: Caller, run: RunRecorder) -> Trace:
     """Return what is told of a run, to make spans of it where telemetry is on."""
     if not prepared.config.telemetry.is_on(caller.env):
         return lambda _news: None
-    from outrider.delegation.telemetry import headers_above, telemetry_doubt
+    from outrider.delegation.telemetry import headers_above, silence_exporter, telemetry_doubt
 
     above, begun = headers_above(caller.above, caller.env), time.time_ns()
     is_lost = bool(telemetry_doubt())
 
     @cache
     def spans() -> Any:  # from the first event on, when the child is at work
+        silence_exporter()
         from outrider.delegation.spans import RunSpans
 
         return RunSpans(prepared, run.id, above, begun)
@@ -178,7 +175,15 @@ def _tracing(prepared: Prepared, caller: Caller, run: RunRecorder) -> Trace:
     return take
 
 
-def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
+def _open_transcript(prepared: Prepared, collector: Collector) -> None:
+    """Record what was asked, and what the run can be resumed with."""
+    collector.shown_task = prepared.project.masker.text(prepared.request.task)
+    collector.run.add_event(_opening(prepared, collector.run, collector.shown_task))
+    if prepared.main_turn is None:
+        collector.run.add_event(_prompt(prepared))
+
+
+def _opening(prepared: Prepared, run: RunRecorder, shown_task: str) -> dict[str, object]:
     """Return the first line of the transcript: what was asked, of whom, and with which tools."""
     return {
         "type": "run",
@@ -186,15 +191,15 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "startedAt": time.time(),
         "runId": run.id,
         "agent": prepared.definition.name,
-        "task": prepared.shown_task,
+        "task": shown_task,
         "model": prepared.choice.shown,
         "modelReason": prepared.choice.reason,
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
-        "cwd": prepared.shown_cwd,
+        "cwd": prepared.project.masker.text(str(prepared.project.folder)),
         "project": prepared.project.name,
         **({"resumes": prepared.past.run_id} if prepared.past else {}),
-        **({"masked": True} if prepared.shown_task != prepared.request.task else {}),
+        **({"masked": True} if shown_task != prepared.request.task else {}),
         **({"folder": str(prepared.project.folder)} if prepared.main_turn else {}),
     }
 
@@ -216,8 +221,16 @@ def _prompt(prepared: Prepared) -> dict[str, object]:
 
 
 async def _supervise(
-    prepared: Prepared, caller: Caller, collector: Collector, trace: Trace
+    prepared: Prepared,
+    caller: Caller,
+    collector: Collector,
+    trace: Trace,
+    open_transcript: Callable[[], object],
 ) -> Ending:
+    """Return why the run is over.
+
+    Its transcript is opened while its child starts: to mask the task takes about as long.
+    """
     updates = _Updates(caller, collector)
 
     def changed(masked: MaskedEvent) -> None:
@@ -229,13 +242,15 @@ async def _supervise(
 
     masker, config = prepared.project.masker, prepared.config
     gate = EventMasker(masker, collector.drop)
-    supervisor = Supervisor(gate, collector, config, changed, caller.on_request)
+    supervisor = Supervisor(gate, collector, config, changed, caller.on_request, open_transcript)
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
     answer = partial(_answer, prepared, supervisor, collector)
     control = ControlSocket(collector.run.folder, answer)
     place = caller.place and caller.place(config.subagents.max_concurrent)
+    if place is not None:
+        open_transcript()  # of a run that may wait for long
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled, place)
     finally:

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outrider.agents.definitions import (
     CODER,
@@ -17,7 +17,7 @@ from outrider.agents.definitions import (
 )
 from outrider.agents.discovery import Discovery, builtin_agent
 from outrider.agents.permissions import Permit
-from outrider.delegation.confirmation import Confirm, ask_for_permit
+from outrider.agents.trust import Clearance
 from outrider.delegation.depth import check_depth, current_depth
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (
@@ -27,7 +27,6 @@ from outrider.delegation.request import (
     invalid,
     tool_sources,
 )
-from outrider.delegation.resuming import Past, changes_since, recall
 from outrider.models.resolution import ModelChoice, is_embedded
 from outrider.protocol.brief import MainTurn
 from outrider.protocol.data import frozen
@@ -40,6 +39,11 @@ from outrider.settings.files import read_plain_file
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
 
+if TYPE_CHECKING:
+    from outrider.delegation.resuming import Past
+
+Confirm = Callable[[AgentDefinition, str], Awaitable[bool]]
+"""Asks the user whether a repository's agent may run, and says why."""
 GENERAL = "general"
 """The agent behind the tool `Task`, which nobody discovers."""
 BOUNDARIES = """\
@@ -71,13 +75,10 @@ class Prepared:
     permit: Permit
     choice: ModelChoice
     schema: Any
-    shown_task: str
-    shown_cwd: str
-    """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
     check: str | None = None
     """The command that has to pass before the task is done."""
-    past: Past | None = None
+    past: "Past | None" = None
     """The run that this one goes on with."""
     history: tuple[Any, ...] = ()
     """What was said before the task."""
@@ -120,6 +121,8 @@ async def prepare(
     """
     past = None
     if request.resume is not None:
+        from outrider.delegation.resuming import recall  # late: most runs begin anew
+
         (request, past), project = recall(request, env), None  # it may be about another folder
     project = project or open_project(request.cwd, env, flags)
     if past and request.agent == GENERAL and GENERAL not in project.discovery.agents:
@@ -135,6 +138,8 @@ async def prepare(
     prepared = assemble(request, project, definition, given, problems)
     if past is None:
         return prepared
+    from outrider.delegation.resuming import changes_since
+
     # With no tool that the earlier run hadn't: one that didn't write doesn't begin to.
     kept = replace(definition, tools=tuple(name for name in past.tools if name in given.tools))
     narrowed, _ = project.permit(kept, interactive=confirm is not None)
@@ -142,6 +147,24 @@ async def prepare(
     changes = changes_since(past, system_prompt(prepared), given.tools)
     warnings = (*prepared.warnings, *past.warnings, *changes)
     return replace(prepared, past=past, history=past.history, warnings=warnings)
+
+
+async def ask_for_permit(
+    project: Project, definition: AgentDefinition, confirm: Confirm | None
+) -> tuple[Permit, tuple[str, ...]]:
+    """Return what an agent gets that may run, and what is wrong with the user's own tools.
+
+    Where the user has to be asked, this is the one place that does it.
+    """
+    given, problems = project.permit(definition, interactive=confirm is not None)
+    clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
+    if confirm is not None and clearance is Clearance.ASK:
+        clearance = Clearance.RUN if await confirm(definition, reason) else Clearance.ASK
+    if clearance is not Clearance.RUN:
+        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
+        refusal = f"The agent {definition.name} {refused}: {reason}."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
+    return given, problems
 
 
 def _check(request: Request, project: Project) -> None:
@@ -183,14 +206,12 @@ def assemble(
 ) -> Prepared:
     """Return a delegation with the model that answers; raises `Refusal` where none can."""
     choice = project.choice(definition, request.model)
-    if choice.problem:
+    if choice.problem and not request.elsewhere:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
     is_coder = definition.name == CODER and definition.source is Source.BUILTIN
-    if is_coder and is_embedded(choice.model):
+    if is_coder and is_embedded(choice.model) and not request.elsewhere:
         message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
         raise invalid(f"{message} Set a provider's key, or name a model with --model.")
-    if project.config.subagents.budget.max_cost is not None and definition.runtime == NATIVE:
-        _check_price(choice, project)
     check, distrust = _check_command(request, project, definition)
     told = (name_doubt(definition.name), _record_doubt(project.env), distrust)
     if project.config.telemetry.is_on(project.env):
@@ -201,25 +222,27 @@ def assemble(
     doubts = [*filter(None, told)]
     doubts += [str(one) for one in notes if one.concerns_run and one.path == definition.path]
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
-    return Prepared(
+    prepared = Prepared(
         request=request,
         project=project,
         definition=definition,
         permit=given,
         choice=choice,
         schema=_schema(request, definition),
-        shown_task=project.masker.text(request.task),
-        shown_cwd=project.masker.text(str(project.folder)),
         check=check,
         warnings=(*warnings, *runtime_kind(definition.runtime).warnings),
     )
+    if project.config.subagents.budget.max_cost is not None:
+        check_price(prepared, project.settings.named("subagents.budget.maxCost"))
+    return prepared
 
 
-def _check_price(choice: ModelChoice, project: Project) -> None:
+def check_price(prepared: Prepared, limit: str) -> None:
+    """Refuse a limit of the cost where nobody knows what the model costs."""
     from outrider.models.cost import has_price
 
-    if not has_price(choice.model, choice.environment(project.env)):
-        limit = project.settings.named("subagents.budget.maxCost")
+    choice, is_native = prepared.choice, prepared.definition.runtime == NATIVE
+    if is_native and not has_price(choice.model, choice.environment(prepared.project.env)):
         advice = "Limit subagents.budget.maxTokens instead."
         why = f"The price of {choice.shown} is unknown, so {limit} can't be enforced."
         raise invalid(f"{why} {advice}")

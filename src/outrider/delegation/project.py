@@ -24,7 +24,7 @@ from outrider.models.resolution import ModelChoice, other_choices
 from outrider.models.wires import wire_of
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.tool_catalogue import CATALOGUE, is_own
-from outrider.runtimes.capabilities import ModelWishes, runtime_kind
+from outrider.runtimes.capabilities import runtime_kind
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -63,7 +63,6 @@ class Project:
 
     @property
     def config(self) -> Config:
-        """The effective settings."""
         return self.settings.config
 
     def without_secrets(self, text: str) -> str:
@@ -71,7 +70,6 @@ class Project:
         return _without_secrets(self.masker.secrets, text)
 
     def with_modules(self, modules: Iterable[str]) -> "Project":
-        """Return the same with more modules of the user's tools."""
         tools = replace(self.config.tools, modules=(*self.config.tools.modules, *modules))
         config = replace(self.config, tools=tools)
         return replace(self, settings=replace(self.settings, config=config))
@@ -103,15 +101,19 @@ class Project:
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:
         """Return the model that answers for `agent`, or for one that names none."""
         named = agent.model if agent else None
-        wishes = ModelWishes(flag, named, self.config.model, self.env, _probe_once_a_moment)
-        found = runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
+        found = runtime_kind(agent.runtime if agent else NATIVE).choose_model(
+            flag=flag,
+            agent=named,
+            configured=self.config.model,
+            env=self.env,
+            local_servers=_probe_once_a_moment,
+        )
         origin = self.settings.origins.get("model", "user")
         if found.reason != "configuration" or origin.startswith("user"):
             return found
         return replace(found, reason="flag" if origin.startswith(("-", "flag")) else origin)
 
     def wire(self, choice: ModelChoice) -> str:
-        """Return how a model is reached from here."""
         return wire_of(choice.model, choice.environment(self.env), self.config.models.wire)
 
     def choices(self) -> list[ModelChoice]:

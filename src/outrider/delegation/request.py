@@ -29,12 +29,13 @@ class Request:
     cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
-    check: str | None = None
-    """A command that has to pass before the task is done."""
+    check: str | None = None  # a command that has to pass before the task is done
     resume: str | None = None
     """The run to go on with, whose agent, model and folder count where none is given."""
     tools: Sequence[Callable[..., Any]] = ()
     """Functions that the agent gets as tools beside its own."""
+    elsewhere: bool = False
+    """Whether another machine performs it: then the keys there count, and not those here."""
 
 
 def invalid(message: str) -> Refusal:

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
-from outrider.delegation.result_text import with_changes
 from outrider.models.endings import StopReason
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json, frozen
+from outrider.protocol.data import from_json, frozen
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import (
     Event,
@@ -28,8 +27,8 @@ from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_run
 from outrider.settings.places import runs_folder
 
 LOOK_EVERY_SECONDS = 0.05
-MAX_PART_BYTES = 1 << 20
-"""How much of a transcript is read at once."""
+MAX_PART_BYTES = 256 << 10
+"""How much of a transcript is read at once, and kept while a slow reader takes it in."""
 INTERRUPTED = "The run was interrupted: the process that supervised it ended before it did."
 
 
@@ -105,10 +104,6 @@ class RunHandle:
         return await self.result()
 
 
-def _transcript(folder: Path) -> BinaryIO:
-    return open(folder / SESSION, "rb")
-
-
 async def _events(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
     """Yield the events of a run's transcript from a position on, and those that come."""
     async for lines in followed(folder, begin):
@@ -119,21 +114,31 @@ async def _events(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
 
 
 async def followed(folder: Path, begin: int = 0) -> AsyncIterator[list[TranscriptLine]]:
-    """Yield the lines of a run's transcript from a position on, and those that come.
+    """Yield the lines of a run's transcript from a position on, and those that come."""
+    async for lines in appended(folder / SESSION, lambda: is_running(folder), begin):
+        yield lines
+
+
+async def appended(
+    path: Path, is_written: Callable[[], bool], begin: int = 0
+) -> AsyncIterator[list[TranscriptLine]]:
+    """Yield the lines of a file of JSON objects from a position on, while somebody writes to it.
 
     They come some at a time, and none each time that there is nothing new.
     """
-    held, at, is_over = b"", begin, False
-    with _transcript(folder) as session:
-        session.seek(begin)
+    held, at, is_over = bytearray(), begin, False
+    with open(path, "rb") as file:  # noqa: ASYNC230
+        file.seek(begin)
         while not is_over:
-            has_ended = not is_running(folder)  # first: what it wrote before its end is read below
-            part = session.read(MAX_PART_BYTES)
-            *lines, held = (held + part).split(b"\n")
-            found = list[TranscriptLine]()
+            has_ended = not is_written()  # first: what was written before the end is read below
+            part = file.read(MAX_PART_BYTES)
+            held += part
+            lines, found = list[bytes](), list[TranscriptLine]()
+            if b"\n" in part:
+                *lines, rest = bytes(held).split(b"\n")
+                held = bytearray(rest)
             for line in lines:
-                with suppress(ValueError, RecursionError):  # one that was cut by a full disk
-                    data = as_object(jsonl.decode(line))
+                if data := jsonl.decoded_object(line):  # else it was cut by a full disk
                     found.append(TranscriptLine(at, at + len(line) + 1, data))
                 at += len(line) + 1
             yield found
@@ -145,7 +150,7 @@ async def followed(folder: Path, begin: int = 0) -> AsyncIterator[list[Transcrip
 def result_of(run: RecordedRun) -> ToolResult:
     """Return the result of a run that has ended, from its record, as far as that goes."""
     with suppress(ValueError):  # another version's record may say other things
-        return with_changes(from_json(ToolResult, run.result))
+        return from_json(ToolResult, run.result).with_changes()
     file, opening, output = run.folder / OUTPUT, run.opening, ""
     with suppress(OSError):
         output = file.read_text("utf-8", "replace")

@@ -46,13 +46,8 @@ def history_of(session: Path) -> tuple[Message, ...]:
 
 
 def recorded_events(session: Path) -> Iterator[Message]:
-    """Yield the events of a transcript."""
     with open(session, "rb") as lines:
-        for line in lines:
-            try:
-                yield jsonl.decode(line)
-            except (ValueError, RecursionError):  # a line that was cut when its writer was killed
-                continue
+        yield from filter(None, map(jsonl.decoded_object, lines))
 
 
 def _said(event: Message, results: dict[str, Message]) -> list[Message]:

@@ -28,6 +28,7 @@ CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 LIMIT, LIMIT_MS = "OTEL_BSP_EXPORT_TIMEOUT", 1_000
 """How long a process that ends waits for the collector to take its last spans."""
 LOST = "the collector did not take the last spans within %d ms; %s sets another limit"
+UNUSABLE = "there are no traces, for OpenTelemetry can't be set up: %s. Check its OTEL_ variables"
 MAX_NAME = 200
 RUN, REQUEST = "run", "request"
 """The keys of the run's own span, and of that of the request under way."""
@@ -54,7 +55,8 @@ class RunSpans:
         named = TraceContextTextMapPropagator().extract(above, Context())
         self._context = _contexts.get(above.get("run", ""), named)
         about = self._asked() | {"gen_ai.agent.name": agent, "outrider.run.id": run_id}
-        about["gen_ai.input.messages"] = self._message("user", prepared.shown_task)
+        task = prepared.project.masker.text(prepared.request.task)
+        about["gen_ai.input.messages"] = self._message("user", task)
         self._start(RUN, f"invoke_agent {agent}", at, about)
         self._context = _contexts[run_id] = trace.set_span_in_context(self._open[RUN])
 
@@ -157,13 +159,20 @@ def _known(about: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _exporting_provider() -> trace.TracerProvider:
-    """Return what sends spans as OpenTelemetry's variables say, from a thread of its own."""
+    """Return what sends spans as OpenTelemetry's variables say; where these are wrong, nowhere."""
+    try:
+        return _set_up()
+    except Exception as error:
+        logging.getLogger("outrider").warning(UNUSABLE, error)
+        return trace.NoOpTracerProvider()
+
+
+def _set_up() -> trace.TracerProvider:
+    """Return what sends spans from a thread of its own; raises what the SDK does."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk import resources, trace as sdk
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # Where no logging is set up, Python would print each failure of the exporter to stderr.
-    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     named = {"service.name": "outrider", **resources.OTELResourceDetector().detect().attributes}
     resource = resources.Resource.create(named)
     provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -177,10 +186,10 @@ def _exporting_provider() -> trace.TracerProvider:
 
     def finish() -> None:
         limit = os.environ.get(LIMIT, "")
-        limit_ms = int(limit) if limit.isdecimal() else LIMIT_MS
+        limit_ms = float(limit) if limit.isdecimal() else LIMIT_MS
         ending.set()
         with suppress(KeyboardInterrupt):
-            if not sent.wait(limit_ms / 1000):
+            if not sent.wait(min(limit_ms / 1000, threading.TIMEOUT_MAX)):
                 logging.getLogger("outrider").warning(LOST, limit_ms, LIMIT)
 
     # Begun now: a process that ends can begin no thread.

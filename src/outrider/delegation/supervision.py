@@ -44,6 +44,7 @@ class Supervisor:
     """Listens to one child, and ends it at a deadline, a limit or a cancellation.
 
     `changed` is told of each event, masked; `on_request` answers the requests of a main agent.
+    `on_begun` is called when the child has its brief or is waited for, and before its events.
     """
 
     def __init__(
@@ -53,17 +54,17 @@ class Supervisor:
         config: Config,
         changed: Callable[[MaskedEvent], None],
         on_request: OnRequest | None = None,
+        on_begun: Callable[[], object] = lambda: None,
     ) -> None:
         limits = config.limits
         self._masker = masker
         self._collector = collector
         self._changed = changed
         self._on_request = on_request
+        self._on_begun = on_begun
         self._answers: set[asyncio.Future[None]] = set()
-        self._send: Callable[[bytes], None] | None = None
-        """Sends to the child, once there is one."""
-        self._is_listening = False
-        """Whether the child has read its brief, and takes messages."""
+        self._send: Callable[[bytes], None] | None = None  # sends to the child, once there is one
+        self._is_listening = False  # whether the child has read its brief, and takes messages
         self._unsent: list[bytes] = []
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
         self._limits = timeout_ms / 1000, idle_ms / 1000
@@ -91,7 +92,7 @@ class Supervisor:
         child.add_done_callback(self._on_exit)
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
-            waiting.add_done_callback(self._on_cancel)
+            waiting.add_done_callback(lambda done: done.cancelled() or self.stop())
         try:
             ending = await self._ended
         finally:
@@ -114,6 +115,8 @@ class Supervisor:
         async with place:
             self._deadlines = Deadlines(*self._limits, time.monotonic())
             self._enforce_deadlines()
+            # Behind this step, in which a child is sent its brief unless it has to be waited for.
+            self._loop.call_soon(self._on_begun)
             return await start()
 
     def tell(self, text: str) -> str:
@@ -134,9 +137,9 @@ class Supervisor:
         self._end(Ending("cancelled"))
 
     def on_events(self, data: bytes) -> None:
-        """Take in bytes of events."""
         if self._ended.done():
             return
+        self._on_begun()
         try:
             for line in self._lines.feed(data):
                 for masked in self._masker.events(line):
@@ -196,10 +199,6 @@ class Supervisor:
         ended = child.result()
         reason: Reason = "died" if ended.started else "not_started"
         self._end(Ending(reason, ended.reason, signal=ended.signal))
-
-    def _on_cancel(self, waiting: asyncio.Future[Literal[True]]) -> None:
-        if not waiting.cancelled():
-            self._end(Ending("cancelled"))
 
     def _enforce_deadlines(self) -> None:
         """End the run where its time is over, else look again when it could be."""

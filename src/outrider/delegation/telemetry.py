@@ -1,5 +1,6 @@
 """Whether traces can be sent, and whose they go on with; nothing of OpenTelemetry is loaded."""
 
+import logging
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,9 +37,16 @@ def own_provider() -> Any:
     if _API in sys.modules:
         from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
-        provider = get_tracer_provider()
-        return None if isinstance(provider, ProxyTracerProvider) else provider
+        with suppress(Exception):  # of a variable that names one that isn't installed
+            provider = get_tracer_provider()
+            return None if isinstance(provider, ProxyTracerProvider) else provider
     return None
+
+
+def silence_exporter() -> None:
+    """Keep Python from printing the exporter's failures, as it does where no logging is set up."""
+    if own_provider() is None:
+        logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 
 
 def headers_in(meta: Any) -> dict[str, str]:

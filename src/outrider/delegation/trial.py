@@ -5,7 +5,9 @@ import os
 import site
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from outrider.agents.discovery import builtin_agent
@@ -18,10 +20,7 @@ TIMEOUT_MS = 60_000
 
 
 def try_delegation(model: str, **variables: str) -> tuple[float, tuple[str, ...]]:
-    """Return how many milliseconds a small task takes, and what its walls lacked.
-
-    Raises `ToolFault` where it fails.
-    """
+    """Return a small task's milliseconds, and what its walls lacked; raises `ToolFault`."""
     # A model that is only asked whether it answers needs no tools.
     asked = None if is_embedded(model) else replace(builtin_agent("general"), tools=())
     task = "Answer with the word yes." if asked else "Where does the stethoscope hang?"
@@ -44,3 +43,17 @@ def try_delegation(model: str, **variables: str) -> tuple[float, tuple[str, ...]
         raise ToolFault(ToolCode.UPSTREAM_FAILED, f"a small task failed: {reason}")
     isolation = result.details.results[0].isolation
     return (time.monotonic() - begun) * 1000, isolation.missing if isolation else ()
+
+
+def try_nodes(on: str) -> Iterator[tuple[str, str, Callable[[], list[tuple[str, str]]]]]:
+    """Yield what each node of a cluster has, as a check of doctor; raises `Refusal`."""
+    from outrider.delegation.map.cluster.engine import described
+
+    for node in asyncio.run(described(on)):
+        said = [f"{node.get('free', 0)} of {node['places']} places free"]
+        said += [f"model {node['model']}"] if "model" in node else []
+        said += [f"keys: {', '.join(node.get('keys', ())) or 'no key'}"]
+        said += [f"not fully confined: {lack}" for lack in node.get("missing", ())] or ["all walls"]
+        status = "fail" if node["problem"] else "warn" if node.get("missing") else "ok"
+        words = node["problem"] or "; ".join(said)
+        yield "nodes", node["name"], partial(list, [(status, words)])

@@ -8,7 +8,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,14 @@ async def user_place(folder: Path, limit: int) -> AsyncGenerator[None]:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
     with place:
         yield
+
+
+def free_places(folder: Path, limit: int) -> int:
+    """Return how many of the places are free now."""
+    with ExitStack() as held:
+        places = (_free_place(folder, limit) for _ in range(limit if folder.exists() else 0))
+        taken = [held.enter_context(place) for place in iter(places.__next__, None)]
+    return len(taken) if folder.exists() else limit
 
 
 def _free_place(folder: Path, limit: int) -> BinaryIO | None:

@@ -15,13 +15,8 @@ from .stream import StreamMasker
 if TYPE_CHECKING:
     from .search import Search
 
-__all__ = [
-    "Masker",
-    "StreamMasker",
-    "is_secret_name",
-    "secret_environment_values",
-    "without_secrets",
-]
+__all__ = ["Masker", "StreamMasker"]
+__all__ += ["is_secret_name", "secret_environment_values", "without_secrets"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,6 @@ class Masker:
         return masked_copy(value, self._search.masked, self._search.masked_lines)
 
     def stream(self) -> StreamMasker:
-        """Return a masker for text that comes in pieces."""
         return StreamMasker(replace(self._search, traces=False))
 
     @cached_property

@@ -50,10 +50,8 @@ _NOT_A_NUMBER = r"(?!\d{1,9}(?:\.\d{1,9})?[\s,}\]])"
 
 
 def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER, without: str = "(?!)") -> str:
-    """Return the pattern of a name with this keyword and an operator after it, in folded text.
-
-    Before `without` no operator is needed.
-    """
+    """Return the pattern of a name with this keyword and an operator after it, in folded text."""
+    # Before `without` no operator is needed.
     rest = r"(?P<rest>[a-z0-9_.-]{0,32}+)"
     return rf"(?x){keyword}{rest}(?:{_OPERATOR}{not_a_number}|{without})"
 
@@ -82,6 +80,7 @@ _OWNED_KEY = r"(?i)(?:(?<![a-z0-9\\])|(?<=\\[nrt]))[a-z0-9]{2,24}[ .:/]key[\w-]*
 _BEFORE_LAST_CELL = r"(?:[,;\t|]|\\t|\| )\\*[\"']?\Z"
 _APART = frozenset(("", ",", ";", "|", "/", ">"))
 
+Form = tuple[Style, str]  # how a word is written, and the pattern of such a word
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 WORD = r"[^\s\"'`;|&\\]{4,256}+"
 _WHOLE = r"[^\s\"'`\\]{1,512}+"
@@ -151,9 +150,7 @@ def _is_of_object(found: Findings, start: int, match: re.Match[str]) -> bool:
     if match.group("operator") in {":", "="}:
         return found.folded.startswith("true", match.end())
     before = found.folded[max(0, start - 40) : start]
-    return (
-        compiled(rf"(?:kind|type){_QUOTE}?[ \t]*[:=][ \t]*{_QUOTE}?\Z").search(before) is not None
-    )
+    return bool(compiled(rf"(?:kind|type){_QUOTE}?[ \t]*[:=][ \t]*{_QUOTE}?\Z").search(before))
 
 
 def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
@@ -218,10 +215,8 @@ def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
 
 
 def _name_at(view: str, position: int, end: int) -> tuple[int, str]:
-    """Return the name that has its keyword at `position`, and where it begins.
-
-    Of `key` alone the word before it says what it opens.
-    """
+    """Return the name that has its keyword at `position`, and where it begins."""
+    # Of `key` alone the word before it says what it opens.
     before = view[max(0, position - 64) : position]
     start = position - (len(before) - len(before.rstrip(NAME_LETTERS)))
     if start and view[start - 1] == "\\" and view[start] in "nrt":
@@ -258,16 +253,12 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
         judge(found, promise, start, position, style)
 
 
-def judge_argument(
-    found: Findings, promise: Promise, start: int, position: int, place: int
-) -> None:
+def judge_argument(found: Findings, promise: Promise, start: int, position: int, nth: int) -> None:
     """Mask the literal at its place in the arguments from `position` on where it is a secret."""
-    cells, end = arguments(found.view, position, place)
+    cells, end = arguments(found.view, position, nth)
     found.leave(start, end)
-    if place in cells and is_literal_secret(
-        promise, found.text[slice(*cells[place])], Style.QUOTED
-    ):
-        found.mask(*cells[place], "secret")
+    if nth in cells and is_literal_secret(promise, found.text[slice(*cells[nth])], Style.QUOTED):
+        found.mask(*cells[nth], "secret")
 
 
 def _judge_listed(found: Findings, start: int, position: int, opening: str) -> None:
@@ -282,7 +273,7 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
         found.leave(start, end)
 
 
-def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
+def _style(view: str, start: int, match: re.Match[str]) -> Form:
     """Return how a bare value is written, and the pattern of such a value."""
     operator = match.group("operator")
     if "value" in operator:
@@ -297,16 +288,10 @@ def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
 
 
 def judge(
-    found: Findings,
-    promise: Promise,
-    start: int,
-    position: int,
-    style: tuple[Style, str] = (Style.BARE, BARE),
+    found: Findings, promise: Promise, start: int, position: int, style: Form = (Style.BARE, BARE)
 ) -> None:
-    """Mask the literal or the word at `position` where it is a secret.
-
-    `start` is where its context begins; `style` says how a word is written, and its pattern.
-    """
+    """Mask the literal or the word at `position` where it is a secret."""
+    # `start` is where its context begins.
     quote = compiled(_OPENING).match(found.view, position)
     if quote is not None:
         judge_quoted(found, promise, start, quote.end(), quote.group(1))
@@ -314,9 +299,7 @@ def judge(
         _judge_bare(found, promise, start, position, style)
 
 
-def _judge_bare(
-    found: Findings, promise: Promise, start: int, position: int, style: tuple[Style, str]
-) -> None:
+def _judge_bare(found: Findings, promise: Promise, start: int, position: int, style: Form) -> None:
     view = found.view
     word = compiled(style[1]).match(view, position)
     whole = compiled(_WHOLE).match(view, position)
@@ -352,11 +335,9 @@ def _before_on_line(found: Findings, start: int, end: int) -> str | None:
     return line and line.group(1)
 
 
-def judge_quoted(
-    found: Findings, promise: Promise, start: int, position: int, opening: str
-) -> None:
-    """Mask the string that `opening` opens before `position` where it is a secret."""
-    end, closed = quoted_end(found.view, position, opening)
+def judge_quoted(found: Findings, promise: Promise, start: int, position: int, quote: str) -> None:
+    """Mask the string that `quote` opens before `position` where it is a secret."""
+    end, closed = quoted_end(found.view, position, quote)
     value = found.text[position:end]
     if not is_literal_secret(promise, value, Style.QUOTED):
         found.leave(start, end)

@@ -16,13 +16,12 @@ _PROSE = word_set("auth authentication authorization token tokens credentials he
 
 _COOKIE_NAME = r"[\w.!#$%&*+^|~-]{1,128}+"
 _COOKIE_VALUE = r"[^\s;,\"'`\\]"
+_COOKIE = rf"(?:\\{{0,16}}[\"'`])?{_COOKIE_NAME}=(?={_COOKIE_VALUE}{{4}})"
 
 
 def mask_authorization(found: Findings, start: int, position: int, *, in_list: bool) -> None:
-    """Mask the credentials in the value of an Authorization header that begins at `position`.
-
-    In a list of strings the value must have a scheme: the list may be one of header names.
-    """
+    """Mask the credentials in the value of an Authorization header that begins at `position`."""
+    # In a list of strings the value must have a scheme: the list may be one of header names.
     head = compiled(
         r"[bruf@$]{0,2}(?P<open>\\{0,16}[\"'`])?(?:(?P<scheme>[A-Za-z][\w-]{1,30})[ ]{1,4})?"
         r"(?P<credentials>[^\s\"'`\\,;]{1,4096}+)?"
@@ -30,10 +29,9 @@ def mask_authorization(found: Findings, start: int, position: int, *, in_list: b
     if head is None or head.group("credentials") is None:
         found.leave(start, len(found.view) if head is None else head.end())
         return
-    scheme = (head.group("scheme") or "").lower()
-    if scheme not in _SCHEMES and is_literal_secret(
-        Promise.TOKEN, head.group("scheme") or "", Style.BARE
-    ):
+    written = head.group("scheme") or ""
+    scheme = written.lower()
+    if scheme not in _SCHEMES and is_literal_secret(Promise.TOKEN, written, Style.BARE):
         found.mask(*head.span("scheme"), "authorization")  # no scheme, but the credentials
         return
     first, last = head.span("credentials")
@@ -74,9 +72,7 @@ def _parameters_end(view: str, position: int, opening: str) -> int:
 
 def mask_cookies(found: Findings, start: int, position: int) -> None:
     """Mask the values in a Cookie or Set-Cookie header; a cookie's attributes stay."""
-    first = compiled(rf"(?:\\{{0,16}}[\"'`])?{_COOKIE_NAME}=(?={_COOKIE_VALUE}{{4}})").match(
-        found.view, position
-    )
+    first = compiled(_COOKIE).match(found.view, position)
     if first is None:
         found.leave(start, min(len(found.view), position + 160))
         return

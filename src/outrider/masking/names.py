@@ -25,7 +25,6 @@ class Promise(IntEnum):
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
     return frozenset(words.split())
 
 
@@ -87,7 +86,6 @@ def is_secret_name(name: str) -> bool:
 
 
 def promise_of(name: str) -> Promise:
-    """Return how surely `name` holds a secret."""
     # Only the end is looked at and kept in the cache: a key in JSON can have any length.
     return _promise_of(name[-96:], name.isupper())
 

@@ -13,6 +13,7 @@ _MAX_OBJECT = 8000  # how far it reaches to each side of the word that makes it 
 
 _NAME = rf"(?:(?:string)?data|value|default|result){QUOTE}?[ \t]*"
 _MEMBER = rf"(?:(?<=[\s{{,\"'])|(?<=\\n)){_NAME}[:=][ \t]*"
+_YAML_MEMBER = rf"{QUOTE}?{_NAME}:(?=[\s\\]|\Z)[ \t]*"
 _OF_JSON = r"\"[ \t]*:[ \t]*(?:\\*\"|true)"
 # A bare word between signs, and what follows a name in YAML.
 _WORD = r"(?<=[:\[,{])\s*(?P<value>[^\s\"'`\\,:{}\[\]]+)(?=\s*[,}\]])"
@@ -81,9 +82,7 @@ def _mask_lines(found: Findings, first: int, position: int, last: int) -> None:
     child = None
     for own, _, start, end in lines[top:bottom]:
         if own == column:
-            member = compiled(rf"{QUOTE}?{_NAME}:(?=[\s\\]|\Z)[ \t]*").match(
-                found.folded, start, end
-            )
+            member = compiled(_YAML_MEMBER).match(found.folded, start, end)
             child = 0 if member else None
             if member and found.view[member.end() : member.end() + 1] in {"{", "["}:
                 _mask_member(found, member.end(), end)

@@ -34,61 +34,48 @@ _PGPASS = (
     r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))"
 )
 
+_SENSITIVE = r"ve(?<=sensitive)(?<![a-z0-9_-]sensitive)\\*[\"']?[ \t]*[:=][ \t]*true(?P<object>)"
+
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
 # a letter is found fast, the faster the rarer that letter: so each begins inside a word and looks
 # back at the rest of it, and those that share a letter share the search.
-_PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("-",),
-        rf"""-(?=[-apu])(?x:
+_PHRASES: dict[tuple[str, ...], str] = {
+    ("-",): rf"""-(?=[-apu])(?x:
             (?<=[ \t]-)(?P<login>[ap])
           | (?P<option>
                 (?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
                 [ \t]{{0,4}}(?P<value>)(?:{_QUOTE})?(?![-<\[{{$])
             )
         )""",
-    ),
-    (
-        ("login", "securestring", "getconn"),
-        rf"""g(?=in[\s(\\]|etconn|[ \"'\\](?<=string.))(?x:
+    ("login", "securestring", "getconn"): rf"""g(?=in[\s(\\]|etconn|[ \"'\\](?<=string.))(?x:
             in(?<=login)(?={_GAP}[\w.@+%-][^\s\\]{{0,127}}+(?:{_GAP}account{_GAP}[^\s\\]{{1,128}}+)?
                 {_GAP}password{_GAP}(?P<password>(?>(?:[^\s\\"']|\\(?![\\nrt"'])){{4,256}})))
           | (?:in(?<=login)|etconnection)\((?P<call>)
           | (?<=securestring)(?=\\*[\"'])(?P<object>)
           | (?<=securestring)(?:\ -string)?\ (?={_QUOTE})(?P<quoted>)
         )""",
-    ),
-    (
-        ("bearer ", "basic ", " by "),
-        rf"""b(?=earer |asic |y [\\\"'`])(?x:
+    ("bearer ", "basic ", " by "): rf"""b(?=earer |asic |y [\\\"'`])(?x:
             (?:earer|asic)\ [ ]{{0,4}}(?P<credentials>[a-z0-9._~+/=-]{{8,}}+)
           | y\ (?<=\ by\ )(?={_QUOTE})(?P<quoted>)
         )""",
-    ),
-    (("htpasswd",), rf"wd -(?<=htpasswd -){_HTPASSWD}"),
+    ("htpasswd",): rf"wd -(?<=htpasswd -){_HTPASSWD}",
     # The place of a password in `.pgpass`, and in Oracle's addresses.
-    (("43",), rf"43\d?:(?<=:[56]\d{{3}}:){_PGPASS}"),
-    ((":*:",), rf"\*:(?<=:\*:){_PGPASS}"),
-    (("jdbc:",), r"jdbc:oracle:thin:[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)@"),
+    ("43",): rf"43\d?:(?<=:[56]\d{{3}}:){_PGPASS}",
+    (":*:",): rf"\*:(?<=:\*:){_PGPASS}",
+    ("jdbc:",): r"jdbc:oracle:thin:[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)@",
     # Signatures of addresses, and the ids of sessions in addresses and cookies.
-    (
-        ("sig=", "signature=", "id="),
-        r"""=(?<=[dge]=)(?x:
+    ("sig=", "signature=", "id="): r"""=(?<=[dge]=)(?x:
             (?:(?<=[?&;-]sig=)|(?<=[?&;-]signature=))(?P<signature>[a-z0-9%+/=_~-]{16,}+)
           | (?<=id=)(?:(?<![a-z0-9_-]sid=)(?<=sid=)|(?<=sessid=)|(?<=sessionid=)|(?<=session_id=))
             (?P<session>[a-z0-9%+/=_.~-]{16,}+)
         )""",
-    ),
-    (
-        ("sensitive",),
-        r"ve(?<=sensitive)(?<![a-z0-9_-]sensitive)\\*[\"']?[ \t]*[:=][ \t]*true(?P<object>)",
-    ),
-)
+    ("sensitive",): _SENSITIVE,
+}
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
-    for words, pattern in _PHRASES:
+    for words, pattern in _PHRASES.items():
         if worth_searching(found.folded, *words):
             for match in find_rare(compiled(pattern), found.folded, pattern.lstrip("\\")[0]):
                 _JUDGES[match.lastgroup or ""](found, match)
@@ -137,7 +124,6 @@ def _judge_quoted(found: Findings, match: re.Match[str]) -> None:
 
 
 def _judge_password(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password at its place in a line."""
     start, end = match.span("password")
     if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
         found.mask(start, end, "secret")

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from outrider.texts.paths import find_long_traces, find_paths
-from outrider.texts.spans import (
-    MAX_CACHED,
-    Findings,
-    Places,
-    Span,
-    compiled,
-    merged,
-    replaced,
-    replaced_lines,
-)
+from outrider.texts.spans import Findings, Places, Span, compiled, merged, replaced, replaced_lines
 
 from .assignments import find_assignments
 from .decoding import decodings, without_sequences
@@ -24,6 +15,7 @@ from .phrases import find_phrases
 from .shapes import find_shapes
 from .tokens import find_tokens
 
+MAX_CACHED = 48  # the longest text that a cache keeps: names and states, which come often
 _MIN_SECRET = 8
 
 # Ids and names: no token is so short, a JWT apart, and what leads to any other secret, or makes
@@ -35,9 +27,10 @@ _SHORT_WORD = r"(?!.*eyJ)[A-Za-z0-9_-]{0,15}"
 _MAX_LOOKS = 6
 _AROUND = 600
 _MAX_DECODED = 3  # how often what was encoded may be encoded in turn
+Parts = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Search:
     """What to look for: secrets always, paths and traces where wanted.
 
@@ -51,7 +44,6 @@ class Search:
     traces: bool = True
 
     def masked(self, text: str) -> str:
-        """Return `text` with everything found in it replaced."""
         return _masked_short(self, text) if len(text) <= MAX_CACHED else self.searched(text)[1]
 
     def masked_lines(self, lines: Sequence[str]) -> list[str]:
@@ -82,9 +74,7 @@ class Search:
             masked = replaced(text, spans)
         return found, masked
 
-    def _look_around(
-        self, text: str, masks: list[tuple[int, int]], is_start: bool
-    ) -> tuple[list[Span], int]:
+    def _look_around(self, text: str, masks: Parts, is_start: bool) -> tuple[list[Span], int]:
         """Look again near the masks; return what is found, and from where it is undecided."""
         spans: list[Span] = []
         undecided = len(text)
@@ -139,11 +129,9 @@ def _masked_short(search: Search, text: str) -> str:
     return search.searched(text)[1]
 
 
-def _windows(
-    masks: list[tuple[int, int]], length: int, around: int = _AROUND
-) -> list[tuple[int, int]]:
+def _windows(masks: Parts, length: int, around: int = _AROUND) -> Parts:
     """Return the parts around the masks, or all of the text where they are many."""
-    windows: list[tuple[int, int]] = []
+    windows = Parts()
     for start, end in masks:
         first, last = max(0, start - around), min(length, end + around)
         if windows and first <= windows[-1][1]:

@@ -86,10 +86,8 @@ class StreamMasker:
         return earliest
 
     def _keep(self, cut: int, spans: list[Span], found: Findings) -> None:
-        """Drop what was released except its last words, and the middle of an endless secret.
-
-        Of a table that goes on the header stays, and then only whole rows.
-        """
+        """Drop what was released except its last words, and the middle of an endless secret."""
+        # Of a table that goes on the header stays, and then only whole rows.
         forget = max(0, cut - _CONTEXT)
         for start, end, _ in spans:
             # A secret cut in two would no longer be recognised.

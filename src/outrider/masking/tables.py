@@ -19,8 +19,7 @@ _RULE = r"[ \t]*+[|+]?[ \t]*+:?--[ \t:|+-]*+"
 _HEADING = r"[A-Za-z][\w .:/()-]{0,48}"
 _EDGE = " \t*`\"'\\"
 
-Cells = list[tuple[int, int]]
-"""Where the content of each cell begins and ends, without quotes and emphasis."""
+Cells = list[tuple[int, int]]  # where each content begins and ends, without quotes and emphasis
 
 
 def find_columns(found: Findings, start: int, end: int) -> bool:
@@ -36,10 +35,8 @@ def find_columns(found: Findings, start: int, end: int) -> bool:
 
 
 def find_inserted(found: Findings, start: int, end: int) -> None:
-    """Mask the columns of `INSERT … (names) VALUES (…), …` and of `COPY … (names) FROM stdin`.
-
-    The names are around `start`, the rows begin at `end`.
-    """
+    """Mask the columns of `INSERT … (names) VALUES (…), …` and of `COPY … (names) FROM stdin`."""
+    # The names are around `start`, the rows begin at `end`.
     view = found.view
     first = view.rfind("(", max(0, start - _MAX_LINE), start)
     names = view[first + 1 : view.find(")", start)].split(",")
@@ -61,7 +58,6 @@ def find_inserted(found: Findings, start: int, end: int) -> None:
 
 
 def _line_end(view: str, position: int) -> tuple[int, int]:
-    """Return where the line ends and where the next one begins."""
     match = compiled(LINE_END).search(view, position, position + _MAX_LINE)
     last = min(len(view), position + _MAX_LINE)
     return match.span() if match else (last, last)

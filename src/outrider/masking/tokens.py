@@ -63,7 +63,6 @@ _ANCHORS = ("_", "-", ".", "A", "~", "K", "pi")
 
 
 def find_tokens(found: Findings) -> None:
-    """Note every token of a known service."""
     view = found.view
     for anchor in filter(view.__contains__, _ANCHORS):
         pattern, prefixes, around = _anchored(anchor)
@@ -89,9 +88,7 @@ def _anchored(anchor: str) -> tuple[re.Pattern[str], list[str], list[tuple[str, 
     looks = [f"(?={rest})" for _, rest in around]
     if prefixes:
         # Cheap tests first: the letters before the anchor, then what follows, then the ending.
-        letters = [
-            "".join(sorted({re.escape(prefix[at]) for prefix in prefixes})) for at in (-3, -2)
-        ]
+        letters = ["".join(sorted({re.escape(one[at]) for one in prefixes})) for at in (-3, -2)]
         ends = "|".join(sorted({re.escape(prefix[-3:]) for prefix in prefixes}))
         before = "".join(f"[{some}]" for some in letters)
         looks.insert(0, rf"(?<={before}{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})")

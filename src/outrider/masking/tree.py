@@ -5,26 +5,22 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
-from outrider.texts.spans import MAX_CACHED
-
 from .names import Promise, promise_of
+from .search import MAX_CACHED
 from .values import Style, is_literal_secret
 
 _MASK = "[masked:secret]"
 _MAX_CACHED_KEYS = 256  # characters of all keys of an object
 _WALKED = (str, dict, list, tuple)
 
-Group = tuple[int, str]
-"""A list, and a place that its entries share: the strings there are the lines of one text."""
+Group = tuple[int, str]  # a list, and a place in its entries, whose strings are lines of one text
 
 Slot = tuple[Any, Any, str, Promise, Group | None]
 """A place in the copy: its holder and key, its path, what its name promises, and its group."""
 
 
 def masked_copy(
-    value: Any,
-    mask: Callable[[str], str],
-    mask_lines: Callable[[Sequence[str]], list[str]],
+    value: Any, mask: Callable[[str], str], mask_lines: Callable[[Sequence[str]], list[str]]
 ) -> tuple[Any, list[str]]:
     """Return a copy with every string masked, and the paths ("$.a[3].b") that changed.
 
@@ -55,9 +51,8 @@ class _Copy:
 
     def of(self, value: Any) -> Any:
         root: list[Any] = [value]
-        pending: list[Slot] = (
-            [(root, 0, "$", Promise.NONE, None)] if isinstance(value, _WALKED) else []
-        )
+        first: Slot = (root, 0, "$", Promise.NONE, None)
+        pending: list[Slot] = [first] if isinstance(value, _WALKED) else []
         while pending:
             slot = pending.pop()
             holder, key, _, promise, group = slot

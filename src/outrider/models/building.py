@@ -7,10 +7,8 @@ from outrider.models.wires import Wire, wire_of
 
 
 def build_model(model: str, agent: str = "", wire: str = "auto") -> ChatModel:
-    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`.
-
-    `wire` is the one to use; `auto` takes what this environment allows.
-    """
+    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`."""
+    # `wire` is the one to use; `auto` takes what this environment allows.
     match wire_of(model, os.environ) if wire == "auto" else wire:
         case Wire.EMBEDDED:
             from outrider.models.embedded.model import EmbeddedModel

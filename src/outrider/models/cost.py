@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _LIST = "genai_prices.data"
 _SOON_SECONDS = 0.05  # when a request is on its way
-_MIN_TOKENS = 12_000
-"""What fits every window that is known: to look one up takes half a millisecond."""
+_MIN_TOKENS = 12_000  # fits every window known: to look one up takes half a millisecond
 
 
 def load_prices_soon() -> None:
@@ -36,8 +35,8 @@ def remember_price(model: str) -> None:
     """Look up a model, if the list is loaded: the forks of this process needn't do it again."""
     provider, _, name = model.partition(":")
     if _LIST in sys.modules:
-        _is_listed(name, provider_id=provider.removesuffix("-chat"))
-        _is_listed(name, provider_api_url=OPENAI_URL)
+        _known(name, provider_id=provider.removesuffix("-chat"))
+        _known(name, provider_api_url=OPENAI_URL)
 
 
 def cost_of(answer: ModelAnswer, usage: Usage) -> tuple[float, bool]:
@@ -61,8 +60,7 @@ def has_price(model: str, env: Mapping[str, str]) -> bool:
     provider, _, name = model.partition(":")
     provider = re.sub("-(chat|responses)$", "", provider)
     address = env.get(f"{provider.upper().replace('-', '_')}_BASE_URL")
-    answer = ModelAnswer(provider, address, name)
-    return cost_of(answer, Usage(input=1, output=1))[1]
+    return cost_of(ModelAnswer(provider, address, name), Usage(input=1, output=1))[1]
 
 
 def _price(answer: ModelAnswer, usage: Usage) -> "PriceCalculation | None":
@@ -74,7 +72,7 @@ def _price(answer: ModelAnswer, usage: Usage) -> "PriceCalculation | None":
         places.insert(0, {"provider_api_url": answer.base_url})
     for place in places:
         with suppress(Exception):  # or what the provider calls its model isn't even a name
-            if _is_listed(answer.model, **place):
+            if _known(answer.model, **place):
                 tokens = Priced(
                     input_tokens=usage.input,
                     output_tokens=usage.output,
@@ -86,14 +84,11 @@ def _price(answer: ModelAnswer, usage: Usage) -> "PriceCalculation | None":
 
 
 @lru_cache
-def _is_listed(
-    model: str, provider_id: str | None = None, provider_api_url: str | None = None
-) -> bool:
+def _known(model: str, provider_id: str | None = None, provider_api_url: str | None = None) -> bool:
     """Whether the list has a model; that it hasn't, the list itself doesn't remember."""
     from genai_prices.data_snapshot import get_snapshot
 
-    try:
+    with suppress(LookupError):
         get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
-    except LookupError:
-        return False
-    return True
+        return True
+    return False

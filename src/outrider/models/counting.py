@@ -1,17 +1,15 @@
 """The tokens of a request: as the provider counted them, or estimated where it didn't."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from outrider.models.cost import cost_of
 from outrider.models.known_providers import EMBEDDED
-from outrider.models.messages import Message, ModelAnswer, OfferedTool
+from outrider.models.messages import Conversation, Message, ModelAnswer, OfferedTools
 from outrider.protocol.usage import Usage, counted_usage, estimated_tokens
 
 
-def count_tokens(
-    answer: ModelAnswer, sent: Sequence[Message], tools: Sequence[OfferedTool]
-) -> Usage:
+def count_tokens(answer: ModelAnswer, sent: Conversation, tools: OfferedTools) -> Usage:
     """Return the tokens of an answer, in counts that can be relied on, and their price."""
 
     def size() -> int:

@@ -30,10 +30,8 @@ def kept_of(answer: ModelAnswer) -> dict[str, Any] | None:
 def _is_written_otherwise(call: ModelCall) -> bool:
     """Whether a call's arguments aren't written as we would write them."""
     with suppress(ValueError, RecursionError):
-        given = call.arguments
-        return (
-            isinstance(given, str) and jsonl.encode(jsonl.decode(given.encode())) != given.encode()
-        )
+        given = call.arguments.encode() if isinstance(call.arguments, str) else None
+        return given is not None and jsonl.encode(jsonl.decode(given)) != given
     return True
 
 

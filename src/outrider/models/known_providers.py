@@ -16,12 +16,10 @@ class ModelProvider:
     """A provider: what it reads from the environment, and its default model."""
 
     name: str
-    keys: tuple[str, ...] = ()
-    """The variables of which one has to be set; none if it authenticates in another way."""
+    keys: tuple[str, ...] = ()  # variables of which one must be set; none: it signs in otherwise
     others: tuple[str, ...] = ()  # the other variables it reads: base URL, organisation, region
     default: str | None = None  # the model to use when nothing but one of its keys is given
-    module: str | None = None
-    """The module that has to be importable; None if the default install has it."""
+    module: str | None = None  # has to be importable; None: the default install has it
 
     @property
     def extra(self) -> str | None:

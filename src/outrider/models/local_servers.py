@@ -13,6 +13,7 @@ _DEADLINE_SECONDS = 0.15
 OWN_SECONDS = 3.0  # how long a server that the user named may take
 _MAX_BYTES = 1 << 20
 _LOOPBACK = re.compile(r"http://(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?(/[^?#]*)?")
+_USABLE = re.compile(r"(?!.*embed)[\w.:/@+ -]{1,200}", re.ASCII | re.IGNORECASE)
 
 
 @frozen
@@ -38,7 +39,6 @@ class LocalServer:
 
     @property
     def is_loading(self) -> bool:
-        """Whether it can't answer yet."""
         return self.model.endswith(":")
 
 
@@ -113,26 +113,17 @@ def first_model(answer: bytes) -> str | None:
         return None
     from json import loads
 
-    try:
+    with suppress(ValueError, AttributeError, TypeError, RecursionError):
         listing: Any = loads(body)
         # Ollama lists `models` by `name`, the OpenAI form is `data` by `id`.
         entries: Any = listing.get("data") or listing.get("models") or []
         names = [str(entry.get("id") or entry.get("name") or "") for entry in entries]
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return None
-    return next((name for name in names if _usable(name)), None)
-
-
-def _usable(name: str) -> bool:
-    plain = all(char.isalnum() or char in "._:/@+- " for char in name)
-    return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()
+        return next(filter(_USABLE.fullmatch, names), None)
+    return None
 
 
 def ask_own_server(env: Mapping[str, str]) -> str | None:
-    """Return that the server answers that variables name; None where they name none that is here.
-
-    Raises `OSError`.
-    """
+    """Return that the server here that variables name answers, or None; raises `OSError`."""
     named = (own_endpoint(env[name]) for name in env if name.endswith("_BASE_URL"))
     if (own := next(filter(None, named), None)) is None:
         return None

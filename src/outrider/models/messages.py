@@ -20,8 +20,7 @@ class UserPrompt:
     """What the user said, or Outrider on its own account."""
 
     text: str
-    is_ours: bool = False
-    """Whether it is said beside the task: by us, or by a person while the child works."""
+    is_ours: bool = False  # said beside the task: by us, or by a person while the child works
 
 
 @frozen
@@ -31,14 +30,11 @@ class ModelCall:
     id: str
     name: str
     arguments: Any = None
-    extra: Any = None
-    """What its provider wants back with it, such as the signature of a thought."""
+    extra: Any = None  # what its provider wants back with it, such as the signature of a thought
 
 
 @frozen
 class CallResult:
-    """What a call came to."""
-
     id: str
     name: str
     text: str
@@ -62,16 +58,14 @@ class ModelAnswer:
     """In, out, read from a cache and put there, as the provider counted them."""
     price_context: dict[str, Any] = field(default_factory=dict[str, Any])
     failure: str | None = None  # why the model itself says that it failed
-    native: Any = None
-    """The same in the provider layer's words, which has parts that only it can send back."""
+    native: Any = None  # in the provider layer's words, with parts that only it can send back
 
 
 Message = SystemPrompt | UserPrompt | CallResult | ModelAnswer
+Conversation = Sequence[Message]
 
 
 class OfferedTool(Protocol):
-    """What a model is told of a tool."""
-
     @property
     def name(self) -> str: ...
     @property
@@ -80,26 +74,18 @@ class OfferedTool(Protocol):
     def parameters(self) -> dict[str, Any]: ...
 
 
-class ChatModel(Protocol):
-    """A model that can be asked."""
+OfferedTools = Sequence[OfferedTool]
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def provider(self) -> str: ...
-    @property
-    def base_url(self) -> str | None: ...
-    @property
-    def takes_schema(self) -> bool: ...
-    @property
-    def has_native(self) -> bool: ...
+
+class ChatModel(Protocol):
+    name: str
+    provider: str
+    base_url: str | None
+    takes_schema: bool
+    has_native: bool
 
     def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[OfferedTool],
-        schema: Any,
-        answer: ModelAnswer,
+        self, messages: Conversation, tools: OfferedTools, schema: Any, answer: ModelAnswer
     ) -> AsyncIterator[str]:
         """Yield the text as it comes, and nothing now and then as a sign of life.
 

@@ -9,20 +9,9 @@ from contextlib import suppress
 from dataclasses import field, replace
 from importlib.util import find_spec
 
-from outrider.models.known_providers import (
-    ALIASES,
-    EMBEDDED,
-    NETWORK_VARIABLES,
-    PROVIDERS,
-    ModelProvider,
-)
-from outrider.models.local_servers import (
-    OWN_SECONDS,
-    WELL_KNOWN,
-    LocalServer,
-    own_endpoint,
-    probe_local_servers,
-)
+from outrider.models import known_providers as known, local_servers as local
+from outrider.models.known_providers import EMBEDDED, PROVIDERS, ModelProvider
+from outrider.models.local_servers import LocalServer, own_endpoint, probe_local_servers
 from outrider.protocol.data import frozen
 from outrider.protocol.text import most_alike
 
@@ -43,8 +32,7 @@ class ModelChoice:
     problem: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the child's environment needs for a local server that was found."""
-    dropped: str | None = None
-    """The model in an agent's file that this stands in for, and why that one can't answer."""
+    dropped: str | None = None  # the model in an agent's file that this stands in for, and why
     dropped_because: str = ""
 
     @property
@@ -90,9 +78,10 @@ def choose_model(
     for key, provider in keyed.items():
         if not _missing_package(provider):
             leads_there = own and provider.name == "openai"
-            server = local_servers((own,), OWN_SECONDS) if leads_there else None
+            server = local_servers((own,), local.OWN_SECONDS) if leads_there else None
             return _served(server) if server else _default_of(provider, f"{key} is set", env)
-    if server := local_servers((own, *WELL_KNOWN), OWN_SECONDS) if own else local_servers():
+    likely = ((own, *local.WELL_KNOWN), local.OWN_SECONDS) if own else ()
+    if server := local_servers(*likely):
         return _served(server)
     reasons = ["nothing answers at OPENAI_BASE_URL"] if own else []
     reasons += [f"{key} is set, but using it needs {_install(keyed[key])}" for key in keyed]
@@ -128,12 +117,10 @@ def shown_model(model: str) -> str:
 
 
 def is_same_model(asked: str, answered: str) -> bool:
-    """Whether a model that answered, as its provider calls it, can be the one that was asked for.
-
-    It may be dated, tagged or stand behind a router, and a router may turn its words around. A name
-    such as `…-latest` or `auto` leaves the choice to the provider, and one of Azure's is a
-    deployment's.
-    """
+    """Whether a model that answered, as its provider calls it, can be the one asked for."""
+    # It may be dated, tagged or stand behind a router, and a router may turn its words around. A
+    # name such as `…-latest` or `auto` leaves the choice to the provider, and one of Azure's is a
+    # deployment's.
     provider, _, wanted = asked.lower().partition(":")
     is_chosen_there = provider.startswith("azure") or _LEFT_TO_PROVIDER.search(wanted)
     if asked == answered or not wanted or is_chosen_there:
@@ -156,7 +143,6 @@ def _name_parts(model: str) -> tuple[list[str], list[str]]:
 
 
 def is_embedded(model: str) -> bool:
-    """Whether `model` is the one that is built in."""
     return model == EMBEDDED
 
 
@@ -172,7 +158,7 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
         return {}
     name = model.partition(":")[0]
     provider = PROVIDERS.get(name, ModelProvider(name))
-    wanted = (*provider.keys, *provider.others, *NETWORK_VARIABLES)
+    wanted = (*provider.keys, *provider.others, *known.NETWORK_VARIABLES)
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
     if name == "ollama":
         chosen.setdefault("OLLAMA_BASE_URL", _OLLAMA_DEFAULT)
@@ -187,20 +173,28 @@ def problem_with(model: str, env: Mapping[str, str]) -> str | None:
         return None
     name, colon, rest = model.partition(":")
     if not colon:
-        return f"{model!r} has no provider: write provider:name, {_suggestion(model)}."
+        maker = _maker(model)
+        others = "openai-chat:NAME, anthropic:NAME or ollama:NAME, or use embedded"
+        example = f"{maker}:{model}" if maker else others
+        return f"{model!r} has no provider: write provider:name, for example {example}."
     if name not in PROVIDERS:
-        return f"{model!r} has an unknown provider; {_nearest_provider(name)}."
+        near = most_alike(name.lower(), PROVIDERS)
+        hint = f"did you mean {near[0]}" if near else f"known providers are {', '.join(PROVIDERS)}"
+        return f"{model!r} has an unknown provider; {hint}."
     if not rest.strip():
         return f"{model!r} has no model name: write {name}:NAME."
-    return _missing_package(PROVIDERS[name]) or _missing_key(model, env)
+    keys = needs(model)
+    # An endpoint of the user's own may need no key.
+    has_own_endpoint = model.startswith("openai") and _first_set(["OPENAI_BASE_URL"], env)
+    has_key = not keys or has_own_endpoint or _first_set(keys, env)
+    no_key = None if has_key else f"{model} needs a key: set {' or '.join(keys)}."
+    return _missing_package(PROVIDERS[name]) or no_key
 
 
 def foreign_spelling(model: str) -> str | None:
-    """Return `provider:name` for a model as agent files for other hosts spell it.
-
-    They write `sonnet`, `claude-opus-5-5`, or, for pi, `openai/gpt-5:high`. None for any other.
-    """
-    if full := ALIASES.get(model.lower()):
+    """Return `provider:name` for a model as agent files for other hosts spell it."""
+    # They write `sonnet`, `claude-opus-5-5`, or, for pi, `openai/gpt-5:high`. None for any other.
+    if full := known.ALIASES.get(model.lower()):
         return full
     provider, slash, name = model.partition("/")
     if slash and name and provider in PROVIDERS:
@@ -241,24 +235,3 @@ def _missing_package(provider: ModelProvider) -> str | None:
 
 def _install(provider: ModelProvider) -> str:
     return f"`pip install 'pydantic-ai-slim[{provider.extra}]'`"
-
-
-def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
-    keys = needs(model)
-    # An endpoint of the user's own may need no key.
-    own_endpoint = model.startswith("openai") and _first_set(["OPENAI_BASE_URL"], env)
-    if not keys or own_endpoint or _first_set(keys, env):
-        return None
-    return f"{model} needs a key: set {' or '.join(keys)}."
-
-
-def _suggestion(model: str) -> str:
-    if maker := _maker(model):
-        return f"for example {maker}:{model}"
-    return "for example openai-chat:NAME, anthropic:NAME or ollama:NAME, or use embedded"
-
-
-def _nearest_provider(name: str) -> str:
-    if near := most_alike(name.lower(), PROVIDERS):
-        return f"did you mean {near[0]}"
-    return f"known providers are {', '.join(PROVIDERS)}"

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 3600.0
-"""How long a provider may be silent. Only against a dead peer: the run has its own deadlines."""
+SILENCE_SECONDS = 3600.0  # only against a dead peer: the run has its own deadlines
 OPENAI_URL = "https://api.openai.com/v1"
 LEAN_PREFIXES = {"openai-chat": "OPENAI", "ollama": "OLLAMA", "vllm": "VLLM"}
 """The providers of the lean wire, and how their variables begin."""
@@ -23,8 +22,6 @@ _AS_SENT = re.compile(r"[\w.:/%~\[\]-]+", re.ASCII)
 
 
 class Wire(StrEnum):
-    """How a model is reached."""
-
     LEAN = "lean"
     SDK = "sdk"
     EMBEDDED = "embedded"

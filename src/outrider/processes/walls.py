@@ -8,7 +8,9 @@ the mounts are locked, because they belong to a namespace above or nobody has ri
 """
 
 import os
+import struct
 import sys
+from _socket import SCM_RIGHTS, SOL_SOCKET
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
@@ -17,6 +19,10 @@ from outrider.processes import kernel, landlock
 from outrider.processes.cell import DEVICES
 from outrider.processes.kernel import opened
 from outrider.processes.listening import socket_paths
+
+TYPE_CHECKING = False  # typing's own would cost a keeper milliseconds
+if TYPE_CHECKING:
+    import socket
 
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
 MAX_SINGLE_SOCKETS = 64
@@ -28,6 +34,7 @@ CODE = (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 )
 """What a child runs, and shuts its cells with: it stays as it is in a layer too."""
+_NAMESPACE = "/proc/self/ns/mnt"
 _MAPPER = """printf outrider-ids >/proc/$$/comm
 read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo"""
 
@@ -97,9 +104,11 @@ class LayeredFolder:
                 kernel.unmount(self.layer)
 
 
-def enter(walls: Walls, begun: "Begun | None" = None) -> tuple[str, ...]:
+def enter(
+    walls: Walls, begun: "Begun | None" = None, guardian: "socket.socket | None" = None
+) -> tuple[str, ...]:
     """Confine this process, which has one thread; return what the kernel didn't let it do."""
-    return (begun or Begun()).finish(walls)
+    return (begun or Begun(guardian)).finish(walls)
 
 
 class Begun:
@@ -109,14 +118,21 @@ class Begun:
     is mounted outside later, it doesn't see.
     """
 
-    def __init__(self) -> None:
-        """Begin with this process, which has one thread."""
+    def __init__(self, guardian: "socket.socket | None" = None) -> None:
+        """Begin with this process, which has one thread.
+
+        At the other end of `guardian` is a process that ends when nobody waits any more: to take
+        namespaces down takes the kernel a millisecond, and many times that where many end at once.
+        """
+        self._guardian = guardian
+        self._namespaces: list[int] = []
         self._stack = ExitStack()
         self._mapper: _Mapper | None = None
         self._refused = () if kernel.IS_LINUX else (kernel.NO_LINUX,)
         if not self._refused:
             self._mounted = kernel.mounts()
             self._missing = [*self._begin()]
+            self._hold_namespace()
 
     def _begin(self) -> Iterator[str]:
         try:
@@ -142,7 +158,24 @@ class Begun:
         missing += _tried("landlock", landlock.restrict_scope)
         with suppress(OSError):  # a folder that was replaced is another one now
             os.chdir(os.getcwd())
+        self._hold_namespace()
+        self._leave_namespaces()
         return tuple(missing)
+
+    def _hold_namespace(self) -> None:
+        with suppress(OSError):
+            if self._guardian is not None:
+                self._namespaces.append(os.open(_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _leave_namespaces(self) -> None:
+        """Send them to the guardian: what lies unread in its socket goes with its own end."""
+        with suppress(OSError):
+            if self._guardian is not None:
+                held = struct.pack(f"{len(self._namespaces)}i", *self._namespaces)
+                self._guardian.sendmsg([b"."], [(SOL_SOCKET, SCM_RIGHTS, held)])
+                self._guardian.close()
+        for namespace in self._namespaces:
+            os.close(namespace)
 
 
 @cache
@@ -158,18 +191,20 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     work = dict[str, Callable[[str], None]]()
     work |= dict.fromkeys((*map(os.path.realpath, SHARED), *walls.private), _put_empty)
     work |= {walls.home: _put_layer} if walls.home else {}
+    ours = set[str]()
     # A folder comes before those in it: each is as it should be when the next is mounted there.
     for folder in sorted({*work, *walls.writable}, key=len):
         if not os.path.isdir(folder):  # it never was, or is gone with the folder around it
             continue
         if folder in work:
-            yield from _tried(folder, lambda: _replace(folder, work[folder], seen))  # noqa: B023
+            put = partial(_replace, folder, work[folder], seen, ours)
+            yield from _tried(folder, put)
         if folder in walls.writable:
-            yield from _tried(folder, lambda: _open_folder(folder, mounted))  # noqa: B023
+            yield from _tried(folder, partial(_open_folder, folder, mounted, ours))
     if layered := walls.layered:
         paths = [path for path, _ in mounted]
         own = {one for path in CODE if (one := _real_path(path)) != layered.folder}
-        put = partial(_replace, layered.folder, lambda _: layered.put(paths), own)
+        put = partial(_replace, layered.folder, lambda _: layered.put(paths), own, ours)
         yield from _tried("layer", put)
     for path in walls.hidden:
         yield from _tried(path, lambda path=path: _hide(path))
@@ -206,24 +241,28 @@ def _tried(what: str, work: Callable[[], None]) -> Iterator[str]:
         yield f"{what}: {error.strerror or error}"
 
 
-def _replace(folder: str, replace: Callable[[str], None], seen: set[str]) -> None:
-    """Mount something else over a folder, and put back in what stays seen."""
+def _replace(folder: str, replace: Callable[[str], None], seen: set[str], ours: set[str]) -> None:
+    """Mount something else over a folder, and put back in what stays seen.
+
+    `ours` are the mounts of this process: what is put over a folder hides those in it.
+    """
     with ExitStack() as stack:
         inside = sorted(path for path in seen if f"{path}/".startswith(f"{folder}/"))
         kept = [(path, opened(path, stack)) for path in inside]
         replace(folder)
-        mounted = {folder}
+        ours.difference_update([one for one in ours if one.startswith(f"{folder}/")])
+        ours.add(folder)
         for path, descriptor in kept:
             if not os.path.exists(path):
                 _make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{descriptor}"))
             # Where something is mounted can't be renamed, and nothing else be put in its place. An
             # overlay doesn't let go of the folders below it anyway.
             for above in () if replace is _put_layer else _between(folder, path):
-                if above not in mounted:
+                if above not in ours:
                     kernel.mount(above, above, flags=kernel.BIND | kernel.REC)
-                    mounted.add(above)
+                    ours.add(above)
             kernel.mount(f"/proc/self/fd/{descriptor}", path, flags=kernel.BIND | kernel.REC)
-            mounted.add(path)
+            ours.add(path)
 
 
 def _between(folder: str, path: str) -> list[str]:
@@ -274,9 +313,10 @@ def _open_device(path: str) -> None:
         kernel.set_attributes(path, 0, kernel.NODEV | kernel.RDONLY)
 
 
-def _open_folder(folder: str, mounted: list[tuple[str, bool]]) -> None:
+def _open_folder(folder: str, mounted: list[tuple[str, bool]], ours: set[str]) -> None:
     """Make a folder writable, and what was mounted in it and could be written to."""
-    kernel.mount(folder, folder, flags=kernel.BIND | kernel.REC)
+    if folder not in ours:
+        kernel.mount(folder, folder, flags=kernel.BIND | kernel.REC)
     inside = (path for path, writable in mounted if writable and path.startswith(f"{folder}/"))
     for path in (folder, *inside):
         kernel.set_attributes(path, 0, kernel.RDONLY)

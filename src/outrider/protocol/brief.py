@@ -78,12 +78,10 @@ class Brief:
     wire: str = "auto"  # how the model is reached; `auto` where the child is to decide
     request_attempts: int = 2  # how often one request to the model is sent at most
     budget: BudgetLimits = field(default_factory=BudgetLimits)
-    web: dict[str, Any] | None = None
-    """The settings of the web tools, where it has one of these."""
+    web: dict[str, Any] | None = None  # the settings of the web tools, where it has one of these
     convert: dict[str, Any] | None = None
     """The settings of the document converter, where it may convert."""
-    lsp: dict[str, Any] | None = None
-    """The settings of language servers, where it may ask these."""
+    lsp: dict[str, Any] | None = None  # the settings of language servers, where it may ask these
     trusted: bool = False
     """Whether the user trusts the repository, so that what lies in it may be run."""
     state_folder: str | None = None  # where caches and activity are kept

@@ -31,8 +31,7 @@ class ChangedFile:
     """One path that differs; the hashes are sha256, None where there is nothing to hash."""
 
     path: str
-    kind: str
-    """`added`, `modified`, `deleted`, `mode`, or `type` where a folder became a file, say."""
+    kind: str  # `added`, `modified`, `deleted`, `mode`, or `type` where a folder became a file, say
     before: str | None = None
     after: str | None = None
     hunks: tuple[Hunk, ...] = ()

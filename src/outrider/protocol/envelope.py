@@ -68,7 +68,6 @@ def build_meta(
     session_id: str | None = None,
     temporary_session: bool = False,
 ) -> Meta:
-    """Return the `meta` of a call."""
     return {
         "execution_time_ms": round(elapsed_seconds * 1000, 3),
         "tool": tool[:100],

@@ -1,9 +1,9 @@
 """What a child tells its parent: one JSON object a line. Any event is a sign of life."""
 
 from dataclasses import field
-from typing import Any, ClassVar, TypeGuard, cast, get_args
+from typing import Any, ClassVar, TypeGuard, get_args
 
-from outrider.protocol.data import from_json, frozen, to_json
+from outrider.protocol.data import from_json, frozen, member, to_json
 from outrider.protocol.isolation import Isolation
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.receipt import Effects
@@ -201,9 +201,7 @@ def event_to_json(event: Event, at: int) -> dict[str, Any]:
 
 def is_event(data: object) -> TypeGuard[dict[str, Any]]:
     """Return whether `data` is an object whose `type` names an event."""
-    if not isinstance(data, dict):
-        return False
-    kind = cast("dict[str, Any]", data).get("type")
+    kind = member(data, "type")
     return isinstance(kind, str) and kind in EVENTS
 
 

@@ -6,10 +6,10 @@ the rest. A fork server with other surroundings than the client's closes the end
 answered with JSON, `STOP` with `STOPPED`.
 """
 
+import json
 import time
 from typing import NamedTuple
 
-from outrider.protocol import jsonl
 from outrider.protocol.data import from_json, frozen, to_json
 
 READY = b"ready"
@@ -26,8 +26,7 @@ class ChildEnds(NamedTuple):
     """Brings the brief. It is the lifeline too: the child is ended when its other end closes."""
     events: int
     errors: int
-    status: int
-    """The guardian's: it tells its process id first, and how the child ended at last."""
+    status: int  # the guardian's: it tells its process id first, and how the child ended at last
 
 
 @frozen
@@ -45,17 +44,16 @@ class StartRequest:
     only_reads: bool = False
 
     def ms_left(self) -> int:
-        """Return how much time there is until the deadline."""
         return max(0, self.deadline_ms - round(time.monotonic() * 1000))
 
     def to_bytes(self) -> bytes:
-        """Return the packet to send."""
-        return jsonl.encode(to_json(self))
+        # Not with orjson: a command loads that while its child starts.
+        return json.dumps(to_json(self)).encode()
 
     @classmethod
     def from_bytes(cls, packet: bytes) -> "StartRequest | None":
         """Return the request in a packet; None where it is something else."""
         try:
-            return from_json(cls, jsonl.decode(packet))
+            return from_json(cls, json.loads(packet))
         except ValueError:
             return None

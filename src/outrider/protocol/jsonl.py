@@ -3,6 +3,8 @@
 import re
 from typing import Any, cast
 
+from outrider.protocol.data import as_object
+
 _HUGE_NUMBER = re.compile(rb"\d{19}")
 
 
@@ -34,6 +36,14 @@ def decode(line: bytes) -> Any:
     import orjson
 
     return orjson.loads(line)
+
+
+def decoded_object(line: bytes) -> dict[str, Any]:
+    """Return the object on a line; empty for anything else, as a line that was cut."""
+    try:
+        return as_object(decode(line))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _scrubbed(value: Any) -> Any:

@@ -53,7 +53,7 @@ class Effects:
         return Effects(*kept, self.omitted + later.omitted + extra)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Receipt:
     """The sum of a run's tool calls."""
 

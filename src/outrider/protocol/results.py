@@ -124,13 +124,19 @@ class ToolResult:
         """Whether the task was done. A text that was cut for display is still a task done."""
         return self.result is not None and self.result.outcome is Outcome.COMPLETED
 
+    def with_changes(self) -> "ToolResult":
+        """Return it with a text that ends with what a writer changed, and what to do."""
+        if self.result is None or self.result.changes is None:
+            return self
+        changes = self.result.changes.words(self.details.run_id or "")
+        return text_result(f"{self.text}\n\n[{changes}]", self.details)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, as the `subagent` tool and `--json` give it."""
         return to_json(self)
 
 
 def text_result(text: str, details: Details) -> ToolResult:
-    """Return a tool result with one text."""
     return ToolResult((TextContent(text),), details)
 
 

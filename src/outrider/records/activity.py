@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -79,10 +78,9 @@ class ActivityLog:
         for path in (self._older, self._path):
             with reading(path):
                 for line in path.read_bytes().splitlines():
-                    with suppress(ValueError, RecursionError):
-                        data = as_object(jsonl.decode(line))
-                        if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
-                            found.append(data)
+                    data = jsonl.decoded_object(line)
+                    if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
+                        found.append(data)
         return found
 
     @property
@@ -113,7 +111,6 @@ def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> d
 
 
 def of_run(result: SingleResult, run_id: str) -> dict[str, Any]:
-    """Return the line of a delegation."""
     return {
         "kind": "run",
         "run": run_id,
@@ -144,6 +141,8 @@ def activity_summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _day(at: float) -> str:
+    from datetime import datetime  # late: no run needs it
+
     with suppress(ValueError, OverflowError, OSError):  # a line may hold any number
         return f"{datetime.fromtimestamp(at):%Y-%m-%d}"
     return "unknown"

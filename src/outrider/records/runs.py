@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -117,7 +116,6 @@ class RunRecorder:
         return self._output is not None and OUTPUT not in self._missing
 
     def add_event(self, event: Mapping[str, Any]) -> None:
-        """Append one event to the transcript."""
         lead, self._line_end = self._line_end, b"\n"  # of a line that may get cut
         with self._noting(SESSION):
             write_all(self._session, lead + jsonl.encode(event) + b"\n")
@@ -193,7 +191,6 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def _incomplete(parts: Mapping[str, str]) -> str | None:
-    """Return in words what a record lacks, from its parts and why each is missing."""
     if not parts:
         return None
     return f"The run's record is incomplete ({' and '.join(parts)}): {next(iter(parts.values()))}."
@@ -215,7 +212,6 @@ class RecordedRun:
 
     @property
     def started(self) -> float:
-        """When it began."""
         return self.known["startedAt"]
 
     @property
@@ -240,6 +236,8 @@ class RecordedRun:
     @property
     def summary(self) -> Json:
         """What a listing shows of it."""
+        from datetime import UTC, datetime  # late: no run needs it
+
         started = datetime.fromtimestamp(self.started, UTC)
         return {
             "runId": self.id,
@@ -284,7 +282,7 @@ def find_run(runs: Path, name: str) -> RecordedRun:
 def landing_of(folder: Path) -> Json:
     """Return what has become of a run's changes, and the journal of a landing; empty for none."""
     with suppress(OSError):
-        return _decoded((folder / LANDING).read_bytes())
+        return jsonl.decoded_object((folder / LANDING).read_bytes())
     return {}
 
 
@@ -429,8 +427,8 @@ def _bounds(folder: Path) -> tuple[bool, Json, Json]:
                     break
     except OSError:
         return False, {}, {}
-    end = _decoded(last)
-    return running, _decoded(first), end if end.get("type") == "end" else {}
+    end = jsonl.decoded_object(last)
+    return running, jsonl.decoded_object(first), end if end.get("type") == "end" else {}
 
 
 def _lock(session: BinaryIO, kind: int) -> bool:
@@ -443,7 +441,6 @@ def _lock(session: BinaryIO, kind: int) -> bool:
 
 
 def _known(folder: Path, opening: Json, end: Json, details: Json | None = None) -> Json:
-    """Return what a listing needs of what the parts of a record say."""
     known = {**opening, **end, "durationMs": end.get("at"), **(details or {})}
     task = str(known.get("task", "")).strip()[:MAX_TASK_SHOWN]
     known["task"] = task.splitlines()[0] if task else ""
@@ -469,9 +466,3 @@ def _result(folder: Path) -> Json:
     if not (result := as_object(jsonl.decode((folder / RESULT).read_bytes()))):
         raise ValueError(f"{RESULT} isn't an object")
     return result
-
-
-def _decoded(line: bytes) -> Json:
-    with suppress(ValueError, RecursionError):
-        return as_object(jsonl.decode(line))
-    return {}

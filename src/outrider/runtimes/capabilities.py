@@ -1,26 +1,14 @@
 """The runtimes that an agent can name, and what each of them needs and can't do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from outrider.agents.definitions import NATIVE, PI
 from outrider.agents.permissions import Permit
 from outrider.masking import Masker
-from outrider.models.local_servers import LocalServer
 from outrider.models.resolution import ModelChoice, choose_model
-from outrider.protocol.data import frozen
 from outrider.runtimes.runtime import Runtime
 from outrider.settings.keys import Config
-
-
-@frozen
-class ModelWishes:
-    """Who names a model, and where one could be found."""
-
-    flag: str | None
-    agent: str | None
-    configured: str | None
-    env: Mapping[str, str]
-    local_servers: Callable[..., LocalServer | None]
 
 
 class RuntimeKind:
@@ -44,15 +32,7 @@ class RuntimeKind:
         """Return a permit without what the runtime doesn't have."""
         return given
 
-    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
-        """Return the model that answers."""
-        return choose_model(
-            flag=wishes.flag,
-            agent=wishes.agent,
-            configured=wishes.configured,
-            env=wishes.env,
-            local_servers=wishes.local_servers,
-        )
+    choose_model = staticmethod(choose_model)
 
 
 class PiKind(RuntimeKind):
@@ -76,10 +56,11 @@ class PiKind(RuntimeKind):
 
         return for_pi(given)
 
-    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
+    @staticmethod
+    def choose_model(*, local_servers: object = None, **wishes: Any) -> ModelChoice:
         from outrider.runtimes.pi.choices import choose_pi_model
 
-        return choose_pi_model(wishes.flag, wishes.agent, wishes.configured, wishes.env)
+        return choose_pi_model(**wishes)
 
 
 _KINDS = {NATIVE: RuntimeKind(), PI: PiKind()}

@@ -26,15 +26,12 @@ class Listener(Protocol):
 
     def on_link(self, send: Callable[[bytes], None]) -> None:
         """Take the way to the child, by which its requests are answered."""
-        ...
 
     def on_events(self, data: bytes) -> None:
         """Take bytes of events: JSON objects, one a line, cut anywhere."""
-        ...
 
     def on_errors(self, data: bytes) -> None:
         """Take bytes of anything else that it printed."""
-        ...
 
 
 class Runtime(Protocol):

@@ -10,7 +10,8 @@ from dataclasses import field
 from typing import Any, NoReturn
 
 from outrider.protocol.data import frozen
-from outrider.schemas.values import JSON, MAX_DEPTH, Fault, Survey, shortened, survey
+
+from .values import JSON, MAX_DEPTH, Fault, Survey, shortened, survey
 
 _TRAILING_COMMA = re.compile(r",\s*[}\]]")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
-from outrider.schemas.document import SAME_VALUE, Document, SchemaError
-from outrider.schemas.values import JSON, Keys, is_array, path_text, survey
+from .document import SAME_VALUE, Document, SchemaError
+from .values import JSON, Keys, is_array, path_text, survey
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -13,18 +13,15 @@ if TYPE_CHECKING:
 MAX_PATTERNS = 128
 MAX_PATTERN_BYTES = 2 * 1024 * 1024
 MAX_BACKTRACKING = 10_000
-MAX_APPLICATIONS = 50_000
-"""How many schemas may meet at one place of a value, references followed."""
+MAX_APPLICATIONS = 50_000  # how many schemas may meet at one place of a value, references followed
 
 ADDRESS = "json-schema:///schema"
 
 
 def compiled_schema(document: Document, part: JSON = None, **options: Any) -> "Validator":
-    """Return a validator for the schema, or for a part that refers to it by `ADDRESS`.
-
-    Patterns run in linear time, but for look-around and back-references: these are cut off. A
-    pattern that was cut off fails the whole verdict, under `not` too. Nothing is ever fetched.
-    """
+    """Return a validator for the schema, or for a part that refers to it by `ADDRESS`."""
+    # Patterns run in linear time, but for look-around and back-references: these are cut off. A
+    # pattern that was cut off fails the whole verdict, under `not` too. Nothing is ever fetched.
     import jsonschema_rs as native
 
     validator = native.Draft7Validator if document.draft == 7 else native.Draft202012Validator
@@ -44,10 +41,8 @@ def bounded_applications(document: Document) -> int:
     _refuse_endless(document)
     applications = _applications(document)
     if applications > MAX_APPLICATIONS:
-        raise SchemaError(
-            f"the schema's references multiply: more than {MAX_APPLICATIONS:,} schemas apply "
-            "to one place of a value; refer to shared parts from fewer places"
-        )
+        why = f"the schema's references multiply: more than {MAX_APPLICATIONS:,} schemas apply"
+        raise SchemaError(f"{why} to one place of a value; refer to shared parts from fewer places")
     return applications
 
 
@@ -60,18 +55,15 @@ def _refuse_endless(document: Document) -> None:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        raise SchemaError(
-            f"{path_text(error.args[1][0])}: the reference leads back to itself on the same value; "
-            "move it under properties or items"
-        ) from None
+        where = path_text(error.args[1][0])
+        why = f"{where}: the reference leads back to itself on the same value"
+        raise SchemaError(f"{why}; move it under properties or items") from None
 
 
 def _applications(document: Document) -> int:
-    """Return how many schemas meet at the busiest place that one value can have.
-
-    Below one schema, properties and positions exclude each other. What comes back to a schema
-    that is still open counts once: the validator remembers its verdicts there.
-    """
+    """Return how many schemas meet at the busiest place that one value can have."""
+    # Below one schema, properties and positions exclude each other. What comes back to a schema
+    # that is still open counts once: the validator remembers its verdicts there.
     counted: dict[Keys, int] = {}
     for pointer in _children_first(document):
         node = document.nodes[pointer]

@@ -12,16 +12,8 @@ from urllib.parse import quote, unquote, urljoin
 
 from outrider.protocol.data import json_kind
 from outrider.protocol.errors import OutriderError
-from outrider.schemas.values import (
-    JSON,
-    Keys,
-    at,
-    is_array,
-    is_object,
-    path_text,
-    shortened,
-    survey,
-)
+
+from .values import JSON, Keys, at, is_array, is_object, path_text, shortened, survey
 
 MAX_SCHEMA_BYTES = 256 * 1024
 MAX_SCHEMA_DEPTH = 64
@@ -127,17 +119,14 @@ class Document:
     def _resolve(self, where: Keys, base: str, reference: str) -> Keys:
         uri, _, name = _joined(base, reference).partition("#")
         target = self._names.get(uri)
+        shown, hint = shortened(reference, 120), "nothing is fetched: put its target under $defs"
         if target is None:
-            raise SchemaError(
-                f"{path_text(where)}: {shortened(reference, 120)!r} leads outside the schema, and "
-                "nothing is fetched: put its target under $defs"
-            )
+            raise SchemaError(f"{path_text(where)}: {shown!r} leads outside the schema, and {hint}")
         if name.startswith("/"):
             target = self._descend(target, unquote(name).split("/")[1:])
         elif name:
             target = self._names.get(f"#{unquote(name)}")
         if target is None:
-            shown = shortened(reference, 120)
             raise SchemaError(f"{path_text(where)}: nothing in the schema is at {shown!r}")
         return target
 
@@ -170,8 +159,7 @@ def read_document(schema: object) -> Document:
     if (size := len(text.encode())) > MAX_SCHEMA_BYTES:
         raise SchemaError(f"the schema has {size:,} bytes; the limit is {MAX_SCHEMA_BYTES:,}")
     if not isinstance(schema, dict | bool):
-        kind = json_kind(schema)
-        raise SchemaError(f"a JSON Schema is an object, true or false; this is {kind}")
+        raise SchemaError(f"a JSON Schema is an object, true or false; this is {json_kind(schema)}")
     return Document(json.loads(text))
 
 
@@ -186,10 +174,8 @@ def _draft(root: JSON) -> int:
         return 2020
     named = str(root["$schema"])
     if named.rstrip("#") not in _DRAFTS:
-        raise SchemaError(
-            f"$.$schema: {shortened(named, 120)!r} is not a supported draft; "
-            "use 2020-12 (or leave $schema out) or draft 7"
-        )
+        hint = "use 2020-12 (or leave $schema out) or draft 7"
+        raise SchemaError(f"$.$schema: {shortened(named, 120)!r} is not a supported draft; {hint}")
     return _DRAFTS[named.rstrip("#")]
 
 

@@ -11,18 +11,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from outrider.schemas.bounds import ADDRESS, compiled_schema
-from outrider.schemas.document import Document, fragment
-from outrider.schemas.values import (
-    JSON,
-    Fault,
-    Keys,
-    as_json_list,
-    at,
-    path_text,
-    shortened,
-    survey,
-)
+from .bounds import ADDRESS, compiled_schema
+from .document import Document, fragment
+from .values import JSON, Fault, Keys, as_json_list, at, path_text, shortened, survey
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -93,12 +84,10 @@ class FaultFinder:
         if time.thread_time() > self._deadline:
             raise TimeoutError
         if (pointer, opaque) not in self._validators:
-            self._validators[pointer, opaque] = compiled_schema(
-                self._document,
-                {"$ref": ADDRESS + fragment(pointer)},
-                registry=self._registry,
-                keywords=dict.fromkeys(("anyOf", "oneOf"), self._choices()) if opaque else None,
-            )
+            part = {"$ref": ADDRESS + fragment(pointer)}
+            choices = dict.fromkeys(("anyOf", "oneOf"), self._choices()) if opaque else None
+            made = compiled_schema(self._document, part, registry=self._registry, keywords=choices)
+            self._validators[pointer, opaque] = made
         return self._validators[pointer, opaque]
 
     def _choices(self) -> type:

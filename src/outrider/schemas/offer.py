@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from outrider.schemas.document import STORES, Document, fragment
-from outrider.schemas.values import Keys, at
+from .document import STORES, Document, fragment
+from .values import Keys, at
 
 RESULT = "result"
 
@@ -20,11 +20,9 @@ def is_object_root(document: Document) -> bool:
 
 
 def offered(document: Document) -> dict[str, Any]:
-    """Return the parameters of `report_back`: the schema, or `{"result": …}` around it.
-
-    The wrapper carries the definitions at its own root, where models and providers look for
-    them. A schema that refers to itself as a whole becomes one of these definitions.
-    """
+    """Return the parameters of `report_back`: the schema, or `{"result": …}` around it."""
+    # The wrapper carries the definitions at its own root, where models and providers look for them.
+    # A schema that refers to itself as a whole becomes one of these definitions.
     root = copy.deepcopy(document.root)
     if isinstance(root, bool):
         return _wrapped({} if root else {"not": {}}, {})
@@ -49,11 +47,9 @@ def offered(document: Document) -> dict[str, Any]:
 
 
 def sent(document: Document) -> dict[str, Any]:
-    """Return the parameters as providers take them; reports are judged by the schema itself.
-
-    Where the root has something that providers refuse, as that of a recursive model has, its parts
-    are spread out. What that leaves unsaid, a wrong report is told by its faults.
-    """
+    """Return the parameters as providers take them; reports are judged by the schema itself."""
+    # Where the root has something that providers refuse, as that of a recursive model has, its
+    # parts are spread out. What that leaves unsaid, a wrong report is told by its faults.
     parameters = offered(document)
     if not any(keyword in parameters for keyword in _REFUSED):
         return parameters
@@ -88,10 +84,5 @@ def _at_root(document: Document) -> Iterator[tuple[dict[str, Any], bool]]:
 
 
 def _wrapped(inner: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **about,
-        "type": "object",
-        "properties": {RESULT: inner},
-        "required": [RESULT],
-        "additionalProperties": False,
-    }
+    shape = {"type": "object", "properties": {RESULT: inner}, "required": [RESULT]}
+    return {**about, **shape, "additionalProperties": False}

@@ -7,28 +7,19 @@ wanted and is not asserted. Nor are `contentMediaType` and `contentEncoding`, bu
 from typing import TYPE_CHECKING, Any
 
 from outrider.protocol.data import frozen
-from outrider.schemas.bounds import bounded_applications, compiled_schema
-from outrider.schemas.document import TYPES, Document, SchemaError, read_document
-from outrider.schemas.faults import FaultFinder
-from outrider.schemas.offer import RESULT, is_object_root, offered, sent
-from outrider.schemas.values import (
-    JSON,
-    Fault,
-    Survey,
-    as_json_list,
-    is_object,
-    path_text,
-    shortened,
-    survey,
-)
+
+from .bounds import bounded_applications, compiled_schema
+from .document import TYPES, Document, SchemaError, read_document
+from .faults import FaultFinder
+from .offer import RESULT, is_object_root, offered, sent
+from .values import JSON, Fault, Survey, as_json_list, is_object, path_text, shortened, survey
 
 if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError, Validator
+    from jsonschema_rs import Validator
 
 __all__ = ["CompiledSchema", "Fault", "JudgedReport", "SchemaError", "load_schema"]
 
-MAX_WORK = 100_000_000
-"""How often schemas may be applied to values in one judgement: some seconds at the very worst."""
+MAX_WORK = 100_000_000  # schemas applied to values in a judgement: some seconds at worst
 MAX_WIDE_WORDS = 1_000
 """How long integers beyond 64 bits may be under `uniqueItems`: they are compared each with each."""
 
@@ -42,21 +33,17 @@ class JudgedReport:
 
     @property
     def is_valid(self) -> bool:
-        """Whether this is the task's result."""
         return not self.faults
 
 
 class CompiledSchema:
-    """A schema that values can be held to."""
-
     def __init__(self, document: Document) -> None:
         """Compile what was read of a schema; raises `SchemaError`."""
         self._document = document
         self._applications = bounded_applications(document)
         self._wants_unique = any(part.get("uniqueItems") for part in document.objects())
         self._validator = _validator(document)
-        self.is_wrapped = not is_object_root(document)
-        """Whether the model reports `{"result": …}`."""
+        self.is_wrapped = not is_object_root(document)  # whether the model reports `{"result": …}`
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -78,10 +65,8 @@ class CompiledSchema:
         return JudgedReport(arguments[RESULT], tuple(self.faults(arguments[RESULT], size)))
 
     def faults(self, value: JSON, size: Survey | None = None) -> list[Fault]:
-        """Return what is wrong with a value: 20 faults at most, and a count of the rest.
-
-        `size` is its survey where it has one, or that of a larger value around it.
-        """
+        """Return what is wrong with a value: 20 faults at most, and a count of the rest."""
+        # `size` is its survey where it has one, or that of a larger value around it.
         size = size or survey(value)
         excess = size.flaw
         if size.values * self._applications > MAX_WORK:
@@ -106,16 +91,12 @@ def _validator(document: Document) -> "Validator":
     try:
         return compiled_schema(document)
     except ValidationError as error:
-        raise SchemaError(_why_invalid(error)) from None
+        why = f"the schema is not valid: {shortened(error.message)}"
+        if error.instance_path[-1:] == ["type"]:
+            why = f"{as_json_list(error.instance)} is not a type; use {', '.join(TYPES)}"
+        elif error.kind.name == "format":
+            why = f"the pattern {as_json_list(error.instance)} can't be compiled: it is malformed, "
+            why += "larger than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
+        raise SchemaError(f"{path_text(error.instance_path)}: {why}") from None
     except ValueError as error:
         raise SchemaError(f"the schema can't be used: {shortened(str(error))}") from None
-
-
-def _why_invalid(error: "ValidationError") -> str:
-    why = f"the schema is not valid: {shortened(error.message)}"
-    if error.instance_path[-1:] == ["type"]:
-        why = f"{as_json_list(error.instance)} is not a type; use {', '.join(TYPES)}"
-    elif error.kind.name == "format":
-        why = f"the pattern {as_json_list(error.instance)} can't be compiled: it is malformed, "
-        why += "larger than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
-    return f"{path_text(error.instance_path)}: {why}"

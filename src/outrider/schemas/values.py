@@ -64,17 +64,14 @@ def survey(value: object, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALU
 
 
 def is_object(value: JSON) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: JSON) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is an array."""
     return isinstance(value, list)
 
 
 def at(value: JSON, keys: Iterable[str | int]) -> JSON:
-    """Return what is at a path that exists."""
     for key in keys:
         value = value[key]
     return value
@@ -93,10 +90,8 @@ def as_json_list(*items: JSON) -> str:
 
 
 def shortened(text: str, most: int = MAX_MESSAGE) -> str:
-    """Return `text`, without its middle where it is longer than `most`.
-
-    A validator's message begins with what was given and ends with what was expected.
-    """
+    """Return `text`, without its middle where it is longer than `most`."""
+    # A validator's message begins with what was given and ends with what was expected.
     half = (most - 1) // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 

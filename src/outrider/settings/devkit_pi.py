@@ -20,7 +20,6 @@ RENAMED = {
 
 
 def config_file(env: Mapping[str, str]) -> Path:
-    """Return where devkit-pi has its settings."""
     return places.home(env) / ".pi/agent/extensions/devkit-pi/config.json"
 
 

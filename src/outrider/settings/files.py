@@ -12,15 +12,8 @@ from outrider.protocol.brief import CHILD_VARIABLES, NOTIFY_VARIABLES
 from outrider.protocol.data import camel
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings import places
-from outrider.settings.layers import (
-    FlagValue,
-    Layer,
-    Origin,
-    SettingError,
-    Settings,
-    flatten,
-    merge,
-)
+from outrider.settings.layers import FlagValue, Layer, Origin, Settings, flatten, merge
+from outrider.settings.quantities import SettingError
 
 MAX_BYTES = 1 << 20
 NOT_SETTINGS = ("OUTRIDER_HOME", *CHILD_VARIABLES, *NOTIFY_VARIABLES)

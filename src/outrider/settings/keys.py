@@ -37,16 +37,12 @@ OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDP
 
 @frozen
 class RetryConfig:
-    """When a request is sent again after a transient failure of the model."""
-
     enabled: bool = _key(True, "Resend a model request after a transient failure.")
     max_attempts: int = _key(2, "Maximum attempts per model request.", minimum=1)
 
 
 @frozen
 class BudgetConfig:
-    """What one run may use."""
-
     max_turns: int | None = _key(100, "Maximum turns of the model.", minimum=1)
     max_tool_calls: int | None = _key(None, "Maximum tool calls.")
     max_tokens: int | None = _key(None, "Maximum tokens, input and output.", minimum=1)
@@ -55,8 +51,6 @@ class BudgetConfig:
 
 @frozen
 class ModelsConfig:
-    """How models are reached."""
-
     wire: str = _key(
         "auto",
         "Client for models: `sdk` is pydantic-ai for all; `auto` takes Outrider's own for OpenAI-"
@@ -67,8 +61,6 @@ class ModelsConfig:
 
 @frozen
 class SubagentsConfig:
-    """Delegation itself."""
-
     enabled: bool = _key(True, "Enable delegation.")
     max_depth: int = _key(1, "Maximum nesting depth; a child is at depth 1.")
     timeout_ms: int = _key(900_000, "Hard deadline of a run, never extended.", minimum=1)
@@ -87,9 +79,7 @@ class SubagentsConfig:
         choices=("review", "auto", "never"),
     )
     land_check: str | None = _key(None, "A command that every landing has to pass.")
-    check_attempts: int = _key(
-        2, "How often a failed check is handed back to the child.", minimum=0
-    )
+    check_attempts: int = _key(2, "How often a failed check is handed back to the child.")
     network: str = _key(
         "none", "What commands of a child reach besides loopback.", choices=("none", "host")
     )
@@ -124,16 +114,12 @@ class SubagentsConfig:
 
 @frozen
 class FilesConfig:
-    """What the file tools may reach."""
-
     allowed_roots: tuple[str, ...] = _key((), "More folders that file tools may reach.")
     allow_credential_files: bool = _key(False, "Let tools open `.env`, private keys and the like.")
 
 
 @frozen
 class ToolsConfig:
-    """Tools of the user's own."""
-
     modules: tuple[str, ...] = _key((), "Modules with your own tools.", project=ProjectRule.NEVER)
 
 
@@ -142,8 +128,6 @@ SEARCH_PROVIDERS = ("tavily", "brave", "serper", "exa", "searxng", "duckduckgo")
 
 @frozen
 class WebConfig:
-    """What the web tools may reach, and how they ask."""
-
     enabled: bool = _key(True, "Let children use web tools.")
     provider: str = _key("auto", "Search provider.", choices=("auto", *SEARCH_PROVIDERS))
     provider_priority: tuple[str, ...] = _key(
@@ -166,8 +150,6 @@ class WebConfig:
 
 @frozen
 class ConvertConfig:
-    """Limits of the document converter."""
-
     enabled: bool = _key(True, "Let children convert documents.")
     timeout_ms: int = _key(60_000, "Time limit for one document.", minimum=1)
     max_bytes: int = _key(52_428_800, "Maximum bytes of one document.", minimum=1024)
@@ -186,8 +168,6 @@ class ServerConfig:
 
 @frozen
 class LspToolConfig:
-    """What the `lsp` tool may do outside of children."""
-
     allow_mutating_actions: bool = _key(
         False, "Let people and main agents use `rename`, `codeAction` and `restart`."
     )
@@ -195,8 +175,6 @@ class LspToolConfig:
 
 @frozen
 class LspConfig:
-    """Language servers: which, and how long they may take."""
-
     enabled: bool = _key(True, "Enable language servers.")
     servers: dict[str, Any] = _key({}, "Your own language servers.", entries=ServerConfig)
     preferred: dict[str, str] = _key({}, "Preferred server, by language.")
@@ -207,8 +185,6 @@ class LspConfig:
 
 @frozen
 class LimitsConfig:
-    """How much of a child's output is taken in, and shown."""
-
     result_bytes: int = _key(204_800, "Maximum bytes of text shown to a caller.", minimum=1024)
     result_lines: int = _key(5_000, "Maximum lines of text shown to a caller.", minimum=10)
     stdout_bytes: int = _key(67_108_864, "Maximum bytes of events from one child.", minimum=1024)
@@ -227,15 +203,11 @@ class RunsConfig:
 
 @frozen
 class WarmConfig:
-    """The warmed process that children are forked from."""
-
     keep_minutes: int = _key(10, "Minutes to keep the warm process; 0 turns it off.")
 
 
 @frozen
 class McpConfig:
-    """The MCP server."""
-
     reply_within_ms: int = _key(
         50_000, "Time until a host that takes no progress gets a handle for its run.", minimum=1
     )
@@ -244,8 +216,6 @@ class McpConfig:
 
 @frozen
 class CommandsConfig:
-    """Commands in a host's chat."""
-
     enabled: bool = _key(True, "Enable `/toolkit` in chats.")
 
 
@@ -264,8 +234,6 @@ class TelemetryConfig:
 
 @frozen
 class ViewConfig:
-    """The page of runs."""
-
     port: int = _key(
         0, "Port of `outrider view`; 0 takes any that is free.", project=ProjectRule.NEVER
     )
@@ -331,5 +299,4 @@ KEYS: dict[str, Key] = {key.name: key for key in _walk(DEFAULTS, ())}
 
 
 def value_of(config: Config, name: str) -> Any:
-    """Return the value of a setting, by its dotted name."""
     return reduce(getattr, KEYS[name].path, config)

@@ -13,13 +13,9 @@ from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule, val
 from outrider.settings.quantities import SettingError, number_for
 
 _EXPECTED = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    tuple: "a list of names",
-    dict: "a table",
-}
+    bool: "true or false", int: "a whole number", float: "a number", str: "a string",
+    tuple: "a list of names", dict: "a table",
+}  # fmt: skip
 
 
 def check(key: Key, value: object) -> Any:
@@ -152,20 +148,13 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 
 def key_named(name: str) -> Key:
     """Return a key by its dotted name; raises `SettingError`, with the nearest one, for no key."""
-    if (key := KEYS.get(name)) is None:
-        raise SettingError(_unknown(name))
-    return key
-
-
-def _unknown(name: str) -> str:
-    """Return the message for a key that doesn't exist, with the nearest one that does."""
+    if (key := KEYS.get(name)) is not None:
+        return key
     if advice := devkit_pi.advice_on_key(name):
-        return f"unknown key {name}; {advice}"
-    last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
-    near = most_alike(name, KEYS) or [
-        last[match] for match in most_alike(name.rsplit(".", 1)[-1], last)
-    ]
-    return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
+        raise SettingError(f"unknown key {name}; {advice}")
+    last = {key.rpartition(".")[2]: key for key in KEYS}
+    near = most_alike(name, KEYS) or [last[k] for k in most_alike(name.rpartition(".")[2], last)]
+    raise SettingError(f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def merge(layers: Sequence[Layer]) -> Settings:
@@ -199,11 +188,9 @@ def _applied(config: Config, layer: Layer, name: str, raw: object) -> Config:
 def _with_value(section: Any, path: Sequence[str], value: Any) -> Any:
     """Return a section of the configuration with `value` at `path` below it."""
     name, *rest = path
-    return replace(
-        section, **{name: _with_value(getattr(section, name), rest, value) if rest else value}
-    )
+    inner = _with_value(getattr(section, name), rest, value) if rest else value
+    return replace(section, **{name: inner})
 
 
 def effective(config: Config) -> Iterator[tuple[Key, Any]]:
-    """Yield every key with its value in `config`."""
     return ((key, value_of(config, name)) for name, key in KEYS.items())

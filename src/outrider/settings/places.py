@@ -8,6 +8,7 @@ working directory: another user's `/tmp/.git` has no effect.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,15 +18,13 @@ AGENT_FILES = (".md", ".markdown")
 
 
 def home(env: Mapping[str, str]) -> Path:
-    """Return the user's home folder."""
     if os.path.isabs(named := env.get("HOME", "")):
         return Path(named)
     import pwd
 
-    try:
+    with suppress(KeyError):  # an account without an entry, as containers have
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:  # an account without an entry, as containers have
-        return Path("/")
+    return Path("/")
 
 
 def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
@@ -36,7 +35,6 @@ def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def user_config_file(env: Mapping[str, str]) -> Path:
-    """Return the path of the user's `config.json`; it may not exist."""
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json"
 
 
@@ -48,7 +46,6 @@ def state_home(env: Mapping[str, str]) -> Path:
 
 
 def runs_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder that contains one folder per run."""
     return state_home(env) / "runs"
 
 
@@ -134,10 +131,9 @@ def project_agent_folders(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]
 
 
 def _may_have_agents(folder: Path) -> bool:
-    try:
+    with suppress(OSError):  # whoever reads it says why it can't be read
         return any(name.endswith(AGENT_FILES) for name in os.listdir(folder))
-    except OSError:  # whoever reads it says why it can't be read
-        return True
+    return True
 
 
 def _real(path: Path) -> Path:
@@ -146,14 +142,12 @@ def _real(path: Path) -> Path:
 
 
 def _owners(cwd: Path) -> frozenset[int]:
-    try:
+    with suppress(OSError):
         return frozenset({os.getuid(), os.stat(cwd).st_uid})
-    except OSError:
-        return frozenset({os.getuid()})
+    return frozenset({os.getuid()})
 
 
 def _belongs(path: Path, owners: frozenset[int]) -> bool:
-    try:
+    with suppress(OSError):
         return os.stat(path).st_uid in owners
-    except OSError:
-        return False
+    return False

@@ -35,10 +35,7 @@ def read_jsonc(text: str) -> Any:
 
 
 def with_member(text: str, path: Sequence[str], value: object) -> str:
-    """Return the text with a value at a path of names; raises `ValueError` where none can be.
-
-    An empty text stands for no file.
-    """
+    """Return the text, empty for no file, with a value at a path of names; raises `ValueError`."""
     if not text:
         return f"{_made(path, value)}\n"
     if reduce(member, path, read_jsonc(text)) == value:

@@ -84,7 +84,10 @@ class Host:
 
     def entry(self, variables: Sequence[str]) -> dict[str, Any]:
         """Return the server as the file should have it, with the names of variables to pass on."""
-        (first, *rest), there = own_command(), self.server(self.path)
+        # As it works in any folder: with -P, none can bring a module of the same name.
+        script, there = Path(sys.executable).parent / "outrider", self.server(self.path)
+        module = (sys.executable, "-P", "-m", "outrider")
+        first, *rest = *((str(script),) if script.exists() else module), "mcp"
         in_parts = {"command": first, "args": rest}
         command = {"command": [first, *rest]} if self.key == "mcp" else in_parts
         # Where one isn't set, it refers to nothing, and not to this text.
@@ -192,14 +195,6 @@ def advice_for(client: object, refusal: str) -> str:
         if lacking and host.passes and name in str(client):
             return f" {host.title} may not pass it on: {host.remedy(name, lacking[1])}."
     return ""
-
-
-def own_command() -> list[str]:
-    """Return the command of this server, as it works in any folder."""
-    script = Path(sys.executable).parent / "outrider"
-    # With -P, no folder that a host happens to be in can bring a module of the same name.
-    module = [sys.executable, "-P", "-m", "outrider"]
-    return [*([str(script)] if script.exists() else module), "mcp"]
 
 
 def problem_of(entry: dict[str, Any]) -> str | None:

@@ -21,7 +21,6 @@ def bad_call(message: str, command: str = "") -> Refusal:
 
 
 def number(given: str) -> int:
-    """Return how many are wanted."""
     if not (given.isascii() and given.isdigit() and len(given) < 10):
         raise argparse.ArgumentTypeError(f"{given!r} is not a whole number")
     return int(given)
@@ -42,7 +41,6 @@ def argument(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, An
 
 
 def flag(name: str, meaning: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return an option without a value."""
     return argument(name, action="store_true", help=meaning, **options)
 
 

@@ -28,7 +28,6 @@ class Column:
     optional: bool = False  # left out where there is little room, the last one first
 
     def cell(self, row: Row) -> Cell:
-        """Return the lines for a row; the first one is in the column's colour."""
         found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
         said = cast("list[Any]", found if isinstance(found, list) else [found])
         texts = ["" if one is None else clean_line(self.form(one)) for one in said]

@@ -4,7 +4,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
@@ -51,7 +50,6 @@ def _as_it_is(found: re.Match[str]) -> str:
 
 
 def clean_line(text: str) -> str:
-    """Return `text` cleaned and on one line."""
     return one_line(clean(text))
 
 
@@ -113,7 +111,6 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def pad(text: str, columns: int) -> str:
-    """Return `text` padded with blanks to `columns`."""
     return text + " " * (columns - width(text))
 
 
@@ -129,11 +126,12 @@ def duration(milliseconds: float) -> str:
 
 def local_time(iso: str) -> str:
     """Return a time as people here write it."""
+    from datetime import datetime  # late: no run needs it
+
     return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def warnings_of(warnings: Iterable[str]) -> tuple[str, ...]:
-    """Return the warnings about settings as they are shown."""
     return tuple(f"warning: {one}." for one in warnings)
 
 

@@ -37,7 +37,6 @@ def project_context(project: Project, **more: Any) -> ToolContext:
 
 
 async def call_tool(tool: str, args: dict[str, Any], context: ToolContext) -> ToolOutcome:
-    """Return what a tool answers."""
     tools = [one for one in builtin_tools() if one.name == tool]
     async with ToolExecutor(tools, context, result_bytes=MAX_RESULT_BYTES) as executor:
         return await executor.execute(tool, args)

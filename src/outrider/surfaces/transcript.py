@@ -49,7 +49,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def event_words(event: Mapping[str, Any]) -> str:
-    """Return what an event says."""
     calls = cast("list[dict[str, Any]]", event.get("toolCalls") or [])
     envelope = cast("dict[str, Any]", event.get("envelope") or {})
     known = {**envelope, **event, "args": as_text(event.get("args"))}

@@ -9,7 +9,6 @@ from outrider.testing import ScriptedModel, answer
 
 
 def main() -> None:
-    """Serve until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m outrider.testing", description=__doc__)
     parser.add_argument(
         "--port", type=int, default=0, help="port to listen on; 0, the default, picks a free one"

@@ -74,27 +74,19 @@ class HttpConnection(asyncio.StreamReaderProtocol):
     # What a handler may do
 
     def respond(
-        self,
-        status: int,
-        body: bytes,
-        content_type: str = "application/json",
-        headers: Headers = (),
+        self, status: int, body: bytes, media: str = "application/json", headers: Headers = ()
     ) -> None:
-        """Write a whole response."""
-        self._write_head(status, content_type, [*headers, ("Content-Length", str(len(body)))])
+        self._write_head(status, media, [*headers, ("Content-Length", str(len(body)))])
         self._outgoing += body
 
     def begin_chunks(self, content_type: str) -> None:
-        """Write the head of a response of unknown length."""
         self._write_head(200, content_type, [("Transfer-Encoding", "chunked")])
 
     def chunk(self, data: bytes) -> None:
-        """Write one chunk."""
         if data:
             self._outgoing += b"%x\r\n%b\r\n" % (len(data), data)
 
     def end_chunks(self) -> None:
-        """Write the chunk that ends the response."""
         self._outgoing += b"0\r\n\r\n"
 
     async def flush(self) -> None:
@@ -104,7 +96,6 @@ class HttpConnection(asyncio.StreamReaderProtocol):
         await self._writer.drain()
 
     def hang_up(self) -> None:
-        """Close the connection in the ordinary way."""
         self._writer.close()
 
     def reset(self) -> None:

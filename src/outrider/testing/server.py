@@ -30,7 +30,13 @@ class ScriptedModel:
     def __init__(
         self, script: Script, *, repeat: bool = False, name: str = "scripted", port: int = 0
     ) -> None:
-        self._script = _checked(script, repeat=repeat)
+        if not callable(script):
+            script = tuple(map(_as_step, script))
+        if repeat and (callable(script) or not script):
+            raise ValueError(
+                "repeat=True repeats the last step of a sequence; the script has none."
+            )
+        self._script: Script = script
         self._repeat = repeat
         self._faults: list[str] = []
         self._name = name
@@ -42,7 +48,6 @@ class ScriptedModel:
         self._connections: set[HttpConnection] = set()
 
     def __enter__(self) -> Self:
-        """Start to listen."""
         sock = socket.create_server(("127.0.0.1", self._port), backlog=_BACKLOG)
         self._port = sock.getsockname()[1]
         self._loop = asyncio.SelectorEventLoop()
@@ -58,7 +63,6 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """The base URL for a client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
@@ -163,23 +167,13 @@ class ScriptedModel:
             return self._script[request.number]
         if self._repeat:
             return self._script[-1]
-        return self._fault(
-            "script_exhausted",
-            f"The script is exhausted: it has {len(self._script)} steps, and this is request "
-            f"{request.number + 1}. Add a step, or pass repeat=True.",
-        )
+        message = f"it has {len(self._script)} steps, and this is request {request.number + 1}"
+        message = f"The script is exhausted: {message}. Add a step, or pass repeat=True."
+        return self._fault("script_exhausted", message)
 
     def _fault(self, code: str, message: str) -> Step:
         self._faults.append(message)
         return fail(500, message=message, code=code, type="script_error")
-
-
-def _checked(script: Script, *, repeat: bool) -> Script:
-    if not callable(script):
-        script = tuple(map(_as_step, script))
-    if repeat and (callable(script) or not script):
-        raise ValueError("repeat=True repeats the last step of a sequence; the script has none.")
-    return script
 
 
 def _as_step(given: object) -> Step:

@@ -29,17 +29,14 @@ class ModelRequest:
 
     @property
     def model(self) -> str:
-        """The model's name, as the client wrote it."""
         return str(self.body.get("model", ""))
 
     @property
     def messages(self) -> list[Json]:
-        """The conversation so far."""
         return self.body["messages"]
 
     @property
     def tools(self) -> list[Json]:
-        """The tool definitions on offer."""
         return self.body.get("tools") or []
 
     @property
@@ -164,33 +161,23 @@ def _chunk(request: ModelRequest, content: Json) -> bytes:
 
 
 def _head(request: ModelRequest, kind: str) -> Json:
-    return {
-        "id": f"chatcmpl-{request.number}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": request.model,
-    }
+    made = {"created": int(time.time()), "model": request.model}
+    return {"id": f"chatcmpl-{request.number}", "object": kind, **made}
 
 
 def _call(call: ToolCall, request: ModelRequest, index: int, arguments: str) -> Json:
-    return {
-        "index": index,
-        "id": call.id or f"call_{request.number}_{index}",
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }
+    identity = call.id or f"call_{request.number}_{index}"
+    function = {"name": call.name, "arguments": arguments}
+    return {"index": index, "id": identity, "type": "function", "function": function}
 
 
 def _usage(given: UsageLike) -> object:
     usage = Usage(*cast("tuple[int, ...]", given)) if isinstance(given, tuple) else given
     if not isinstance(usage, Usage):
         return usage
-    return {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-    }
+    total, details = usage.input + usage.output, {"cached_tokens": usage.cached}
+    counts = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
+    return {**counts, "total_tokens": total, "prompt_tokens_details": details}
 
 
 def _split(text: str, size: int) -> Iterator[str]:

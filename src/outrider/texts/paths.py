@@ -141,6 +141,5 @@ def find_long_traces(found: Findings) -> None:
 def _cut(found: Findings, frames: list[re.Match[str]]) -> None:
     if len(frames) > _MAX_TRACE:
         first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
-        count = len(frames) - 2 * _FRAMES_KEPT
-        words = f"{first.group('end')}    [{count} frames cut]"
+        words = f"{first.group('end')}    [{len(frames) - 2 * _FRAMES_KEPT} frames cut]"
         found.replace(first.start(), last.start(), words)

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 
@@ -11,11 +10,7 @@ _LONG = 65536
 _PIECE = 4096
 _FEW, _RARE = 32, 400  # so many letters are few, and rare is one in so many
 MASK = r"\[masked:[a-z-]+\]"
-LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
-"""The end of a line, as it is or escaped in a literal."""
-
-MAX_CACHED = 48
-"""The longest text that a cache keeps: names and states come again and again, and are short."""
+LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"  # the end of a line, as it is or escaped in a literal
 
 Span = tuple[int, int, str]  # where something begins and ends, and what replaces it
 
@@ -26,7 +21,6 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-@dataclass(slots=True)
 class Findings:
     """A text as the detectors see it, and what they found in it.
 
@@ -40,27 +34,17 @@ class Findings:
     parts that stand for something else, and what for, `beyond_ascii` has what isn't ASCII.
     """
 
-    text: str
-    is_start: bool = True
-    view: str = ""
-    folded: str = ""
-    spans: list[Span] = field(init=False)
-    undecided: int = 0
-    masked_to: int = 0
-    examined: dict[bool, range] = field(init=False)
-    beyond_ascii: str = ""
-    tables: dict[int, list[int]] = field(init=False)
-    encodings: list[Span] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, text: str, is_start: bool = True) -> None:
+        self.text, self.is_start = text, is_start
         # In pieces: most of a long text is ASCII and needs no conversion.
-        starts = range(0, 0 if self.text.isascii() else len(self.text), _PIECE)
-        pieces = [self.text[start : start + _PIECE] for start in starts]
-        self.view = "".join(map(_ascii, pieces)) if starts else self.text
+        starts = range(0, 0 if text.isascii() else len(text), _PIECE)
+        pieces = [text[start : start + _PIECE] for start in starts]
+        self.view = "".join(map(_ascii, pieces)) if starts else text
         self.beyond_ascii = "".join(piece for piece in pieces if not piece.isascii())
         self.folded = self.view.lower()
-        self.undecided = len(self.text)
-        self.spans, self.tables, self.encodings, self.examined = [], {}, [], {}
+        self.undecided, self.masked_to = len(text), 0
+        self.spans, self.encodings = list[Span](), list[Span]()
+        self.tables, self.examined = dict[int, list[int]](), dict[bool, range]()
 
     def mask(self, start: int, end: int, kind: str) -> None:
         """Note a secret; the text will read `[masked:kind]` in its place."""
@@ -82,10 +66,8 @@ def _ascii(piece: str) -> str:
 
 
 def merged(view: str, spans: list[Span]) -> list[Span]:
-    """Return `spans` in order without overlap; of those that overlap the widest wins.
-
-    Masks that the text already has take part, so that nothing inside one is masked again.
-    """
+    """Return `spans` in order without overlap; of those that overlap the widest wins."""
+    # Masks that the text already has take part, so that nothing inside one is masked again.
     if not spans:
         return []
     standing = ((m.start(), m.end(), m.group()) for m in compiled(MASK).finditer(view))
@@ -104,19 +86,15 @@ def merged(view: str, spans: list[Span]) -> list[Span]:
 
 
 def worth_searching(text: str, *anchors: str) -> bool:
-    """Return whether a pattern that needs one of `anchors` can match at all.
-
-    In a short text this saves compiling the pattern; in a long one the pattern itself is as fast
-    as a search for its anchor.
-    """
+    """Return whether a pattern that needs one of `anchors` can match at all."""
+    # In a short text this saves compiling the pattern; in a long one the pattern itself is as fast
+    # as a search for its anchor.
     return len(text) > _LONG or any(map(text.__contains__, anchors))
 
 
 def find_rare(pattern: re.Pattern[str], view: str, letter: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern that begins with a letter that is rare in most texts.
-
-    There a search for the letter is many times faster than one for the pattern.
-    """
+    """Yield the matches of a pattern that begins with a letter that is rare in most texts."""
+    # There a search for the letter is many times faster than one for the pattern.
     at, hits = view.find(letter), 0
     while at >= 0:
         hits += 1
@@ -143,10 +121,8 @@ def replaced(text: str, spans: list[Span], start: int = 0) -> str:
 
 
 def replaced_lines(lines: Sequence[str], spans: list[Span]) -> list[str]:
-    """Return lines with the (merged) spans of their joined text replaced in each of them.
-
-    A mask is written into every line that it covers; any other span that joins lines is skipped.
-    """
+    """Return lines with the (merged) spans of their joined text replaced in each of them."""
+    # A mask is written into every line that it covers; any other span that joins lines is skipped.
     masked: list[str] = []
     start = first = 0
     for line in lines:
@@ -176,7 +152,6 @@ class Places:
             shift += len(replacement) - (end - start)
 
     def masks(self) -> list[tuple[int, int]]:
-        """Return where the masks are in the replaced text."""
         return [
             (start, start + len(words))
             for start, (_, _, words) in zip(self._starts, self._spans, strict=True)

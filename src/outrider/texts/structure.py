@@ -17,11 +17,9 @@ IndentedLine = tuple[int, bool, int, int]
 
 
 def quoted_end(view: str, position: int, opening: str) -> tuple[int, bool]:
-    """Return where the literal that `opening` began ends, and whether its quote was found.
-
-    A quote with more backslashes before it than the opening one is part of the value; one with
-    fewer ends an outer literal, and so this one too.
-    """
+    """Return where the literal that `opening` began ends, and whether its quote was found."""
+    # A quote with more backslashes before it than the opening one is part of the value; one with
+    # fewer ends an outer literal, and so this one too.
     depth, mark = len(opening) - 1, opening[-1]
     limit = min(len(view), position + _MAX_LITERAL)
     line = view.find("\n", position, limit)
@@ -47,10 +45,8 @@ def strings(view: str, first: int, last: int) -> Iterator[tuple[int, int, int]]:
 
 
 def arguments(view: str, position: int, last: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the literals of the list that opens before `position`, by place, and its end.
-
-    Nothing after the place `last` is looked at.
-    """
+    """Return the literals of the list that opens before `position`, by place, and its end."""
+    # Nothing after the place `last` is looked at.
     cells: dict[int, tuple[int, int]] = {}
     place = depth = 0
     limit = position + _MAX_LITERAL

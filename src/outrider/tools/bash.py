@@ -24,8 +24,7 @@ from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFaul
 MAX_TIMEOUT_MS = 3_600_000
 MAX_COMMAND_CHARACTERS = 4_000_000
 MAX_SHOWN_PROCESSES = 10
-MAX_ANSWER_SECONDS = 30.0
-"""How long the keeper and a new shell may take for what they do at once."""
+MAX_ANSWER_SECONDS = 30.0  # how long the keeper and a new shell may take for what they do at once
 MAX_HEAD_BYTES = MAX_TAIL_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 65_536
 _MAX_PIPE_BYTES = 1 << 20
@@ -64,7 +63,6 @@ class OutputBuffer:
         self._dropped = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take what was printed next."""
         room = MAX_HEAD_BYTES - len(self._head)
         self._head += chunk[:room]
         self._tail += chunk[room:]
@@ -101,7 +99,6 @@ class ShellSession:
 
     @property
     def alive(self) -> bool:
-        """Whether another command can be run."""
         return self._is_idle and self._link.alive
 
     async def run(self, command: str, timeout_ms: int) -> CommandResult:
@@ -140,7 +137,6 @@ class ShellSession:
             opened.write(command)
 
     async def aclose(self) -> None:
-        """End the shell and everything it started."""
         self._is_idle = False
         await self._link.aclose()
 
@@ -187,14 +183,10 @@ def _format_short(data: Any, arguments: Arguments) -> str:
     return f"$ {command} → exit {data['exitCode']}, {lines} lines"
 
 
-@tool(
-    "shell:bash",
-    name="bash",
-    writes=True,
-    format=Formatter(_format_long, _format_short),
-    session=_open_shell,
-    keep="ends",
-)
+_FORMAT = Formatter(_format_long, _format_short)
+
+
+@tool("shell:bash", name="bash", format=_FORMAT, session=_open_shell, keep="ends")
 async def bash(
     context: ToolContext,
     session: ShellSession,

@@ -24,8 +24,7 @@ MAX_COMMAND_CHARACTERS = 2_000
 class ChildSession(Protocol):
     """What the calls of a child share, and what ends with it."""
 
-    async def aclose(self) -> None:
-        """End it and all that it started."""
+    async def aclose(self) -> None: ...
 
 
 class WebAccess(ChildSession, Protocol):
@@ -45,7 +44,6 @@ class EffectsRecorder:
         self._commands: list[CommandRun] = []
 
     def file_read(self, path: Path | str) -> None:
-        """Record that a file's content was read."""
         self._read[self._name(path)] = None
 
     def file_written(self, path: Path | str, before: str | None, after: str | None) -> None:
@@ -78,26 +76,19 @@ class ToolContext:
     A tool that declares a parameter of this type is given it; models never see that parameter.
     """
 
-    cwd: Path
-    """The working tree: absolute, symlinks resolved."""
+    cwd: Path  # the working tree: absolute, symlinks resolved
     allowed_roots: tuple[Path, ...] = ()
     allow_credential_files: bool = False
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """For commands: the child's environment without its secrets."""
-    mask: Masker | None = None
-    """Hides secrets in what tools return; None where the child is to see the truth."""
-    session_id: str | None = None
-    """The session of calls that name none; without it they get a temporary one."""
-    spill: Path | None = None
-    """The folder for what was cut from results; without it only the cut form remains."""
-    web: WebAccess | None = None
-    """The child's way to the web, where it may use that."""
-    lsp: ChildSession | None = None
-    """The child's language servers, where it may ask these."""
+    mask: Masker | None = None  # hides secrets in what tools return; None: the truth may be seen
+    session_id: str | None = None  # the session of calls that name none; else theirs is temporary
+    spill: Path | None = None  # the folder for what was cut from results; without it that is lost
+    web: WebAccess | None = None  # the child's way to the web, where it may use that
+    lsp: ChildSession | None = None  # the child's language servers, where it may ask these
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""
-    cells: "Cells | None" = None
-    """What the programs that it starts are confined to; None where a person lets it."""
+    cells: "Cells | None" = None  # confine the programs that it starts; None where a person lets it
     stop: threading.Event = field(default_factory=threading.Event, init=False)
     """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(init=False)

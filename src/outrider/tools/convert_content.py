@@ -9,27 +9,18 @@ from typing import Annotated, Any
 
 from outrider.tools import Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.documents.start_converter import convert_bytes, convert_file
+from outrider.tools.web import get_search_content as pages
 from outrider.tools.web.fetch_content import document_name, raise_for_status
-from outrider.tools.web.get_search_content import (
-    DEFAULT_CHARACTERS,
-    MAX_CHARACTERS,
-    page_shown,
-    paged,
-)
+from outrider.tools.web.get_search_content import DEFAULT_CHARACTERS, MAX_CHARACTERS
 from outrider.tools.web.session import web_of
 from outrider.workspaces.opening import keep_new, read_kept
 
-TIMEOUT_MS = 900_000
-"""Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
+TIMEOUT_MS = 900_000  # a last resort: web.timeoutMs and convert.timeoutMs end a call before
 OVERLAP = 100
+_FORMAT = Formatter(lambda data, _: pages.page_shown(data["source"], data))
 
 
-@tool(
-    "document:convert",
-    name="convert_content",
-    timeout_ms=TIMEOUT_MS,
-    format=Formatter(lambda data, _: page_shown(data["source"], data)),
-)
+@tool("document:convert", name="convert_content", timeout_ms=TIMEOUT_MS, format=_FORMAT)
 async def convert_content(
     context: ToolContext,
     path: Annotated[str | None, {"minLength": 1}] = None,
@@ -51,7 +42,7 @@ async def convert_content(
         source, text = await _from_web(context, url)
     else:
         source, text = await _from_file(context, path or "")
-    data = {"source": source, **paged(text, offset, limit)}
+    data = {"source": source, **pages.paged(text, offset, limit)}
     if path is not None and context.web is not None:
         # It is local text, though the tool can reach the web. Pages overlap, so that what is
         # split by their border is recognised too.

@@ -23,20 +23,16 @@ from outrider.tools.sessions import SessionLease, SessionPool
 RESULT_BYTES = 50_000
 DATA_FACTOR = 4  # how much larger than its text an envelope's data may be, as JSON
 CANCEL_SECONDS = 2.0  # how long a cancelled tool may take to let go; then it is left behind
-OWN_TIMEOUT_SECONDS = 15.0
-"""How much later the executor steps in where a tool keeps its deadline itself."""
+OWN_TIMEOUT_SECONDS = 15.0  # how much later we step in where a tool keeps its deadline itself
 
 
 @frozen
 class ToolOutcome:
-    """The result of a call."""
-
     envelope: Envelope
     text: str  # what the model sees
     summary: str  # one line for people who watch
     effects: Effects = field(default_factory=Effects)
-    is_cut: bool = False
-    """Whether the envelope doesn't tell what the model sees, as one of them is shortened."""
+    is_cut: bool = False  # the envelope doesn't tell what the model sees: one of them is cut
 
 
 @dataclass(slots=True)
@@ -89,7 +85,6 @@ class ToolExecutor:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End all sessions and what they started."""
         await self._sessions.aclose()
         for session in (self.context.web, self.context.lsp):
             if session is not None:

@@ -15,8 +15,7 @@ _STEPS = 12
 
 Keep = Literal["head", "ends"]  # what stays of a result that is too long
 Arguments = Mapping[str, Any]
-Form = Callable[[Any, Arguments], str]
-"""A text made of an envelope's data and the arguments of the call."""
+Form = Callable[[Any, Arguments], str]  # made of an envelope's data and a call's arguments
 
 
 @frozen
@@ -65,9 +64,8 @@ def error_line(envelope: Mapping[str, Any]) -> str:
     code = envelope.get("code")
     meaning = meaning_of(code) if isinstance(code, int) else "not a code"
     message = envelope.get("message")
-    return (
-        f"Error {code}: {meaning}" if message == meaning else f"Error {code} ({meaning}): {message}"
-    )
+    said = f": {meaning}" if message == meaning else f" ({meaning}): {message}"
+    return f"Error {code}{said}"
 
 
 def default_long(data: Any) -> str:

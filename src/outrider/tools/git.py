@@ -30,8 +30,7 @@ MAX_LIMIT = 20_000
 MAX_LINE_CHARACTERS = 2_000
 MAX_FILE_BYTES = 1 << 20
 MAX_OUTPUT_BYTES = 8 << 20
-MAX_EQUAL_PAIRS = 3_000_000
-"""How many pairs of equal lines two files may have: comparing them takes longer with each."""
+MAX_EQUAL_PAIRS = 3_000_000  # of equal lines in two files: comparing takes longer with each
 _COMMIT = "--format=commit %H%nAuthor: %an <%ae>%nDate: %aI%n%n%B"
 _NEVER_READ = ("hooks", "lfs", "annex", "modules", "worktrees")
 _READ_KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK)  # git can't wait at a socket
@@ -103,7 +102,6 @@ class _Repository:
             raise ToolFault(ToolCode.NOT_FOUND, message) from None
 
     def log(self, *arguments: str) -> Iterator[str]:
-        """Return what git tells of commits."""
         text = self.run("rev-list", "--no-commit-header", *arguments).decode(errors="replace")
         return iter(text.splitlines())
 
@@ -179,10 +177,8 @@ def _open_repository(context: ToolContext) -> _Repository:
 
 
 def _leading_out(root: str) -> str | None:
-    """Return what has git read elsewhere, or wait: a link, a pipe, a file that names a folder.
-
-    A linked worktree may: its repository, which the tree can't have written, names it too.
-    """
+    """Return what has git read elsewhere, or wait: a link, a pipe, a file that names a folder."""
+    # A linked worktree may: its repository, which the tree can't have written, names it too.
     link = folder = os.path.join(root, ".git")
     if not os.path.isdir(link):
         named = _first_line(link).removeprefix("gitdir:").strip()
@@ -255,8 +251,7 @@ def _blame(repository: _Repository, path: str, ref: str | None) -> Iterator[str]
     """Yield a file's lines behind their commits; without a ref, those of the working tree."""
     commit = repository.commit(ref)
     old = repository.content(path, "100644", repository.commit(commit, f":{path}"))
-    new = old if ref else repository.content(path, "100644")
-    before, after = repository.lines(old, new)
+    before, after = repository.lines(old, old if ref else repository.content(path, "100644"))
     blamed = repository.run("blame", "--no-textconv", "--date=short", commit, "--", path)
     texts = enumerate(blamed.decode(errors="replace").split("\n"), 1)
     origins = [f"{text.partition(f' {at}) ')[0].rstrip()})" for at, text in texts]

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
@@ -41,17 +41,14 @@ class Tool:
     resource: str
     action: str
     description: str
-    parameters: dict[str, Any]
-    """The JSON Schema of an object: the published one, and the one arguments are held to."""
+    parameters: dict[str, Any]  # the JSON Schema of an object, published, and held to
     run: Callable[..., Awaitable[Any]]
     timeout_ms: int = DEFAULT_TIMEOUT_MS
-    writes: bool = True
-    """Changes files or runs commands: never given to a read-only child."""
+    writes: bool = True  # changes files or runs commands: never given to a read-only child
     format: Formatter | None = None
     session: SessionFactory | None = None
     keep: Keep = "head"
-    signature: Signature | None = None
-    """How arguments reach `run`; without one they are passed by their JSON names."""
+    signature: Signature | None = None  # how arguments reach `run`; else by their JSON names
 
     @property
     def entry(self) -> CatalogueEntry:
@@ -114,8 +111,7 @@ def collect_tools(source: object) -> list[Tool]:
     if isinstance(source, Tool):
         return [source]
     if isinstance(source, list | tuple):
-        parts = cast("Iterable[object]", source)
-        return [found for part in parts for found in collect_tools(part)]
+        return [found for part in cast("list[object]", source) for found in collect_tools(part)]
     if callable(source) and (own := tool_of(source)) is not None:
         return [own]
     return list(_members(source() if inspect.isclass(source) else source))

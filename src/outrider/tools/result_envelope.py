@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, cast
 
@@ -76,14 +77,12 @@ def _converted(value: object) -> Any:
 
     if hasattr(value, "__next__"):  # an iterator may have no end
         return _text(value)
-    try:
+    with suppress(Exception):  # a cycle, or foreign code, which may do anything
         return to_jsonable_python(value, bytes_mode="base64", serialize_unknown=True)
-    except Exception:  # a cycle, or foreign code, which may do anything
-        return _text(value)
+    return _text(value)
 
 
 def _text(value: object) -> str:
-    try:
+    with suppress(Exception):  # foreign code again
         return without_surrogates(str(value))
-    except Exception:  # foreign code again
-        return f"({type(value).__name__})"
+    return f"({type(value).__name__})"

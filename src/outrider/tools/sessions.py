@@ -30,8 +30,6 @@ class SessionLease:
 
 
 class SessionPool:
-    """The sessions of one child."""
-
     def __init__(self) -> None:
         self._leases: dict[tuple[str, str], SessionLease] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -59,7 +57,6 @@ class SessionPool:
                     await asyncio.shield(self._close(lease))
 
     async def aclose(self) -> None:
-        """End all sessions, those in use too."""
         self._closed = True
         for lease in self._leases.values():
             self._close(lease)

@@ -7,19 +7,9 @@ these, and refuses `typing.TypedDict` before 3.12.
 import inspect
 import re
 import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
 
 from outrider.protocol.data import camel, frozen
 from outrider.protocol.text import one_line
@@ -38,8 +28,7 @@ class Signature:
     """How the JSON arguments of a call reach a function's parameters."""
 
     parameters: Schema
-    readers: Mapping[str, tuple[str, Reader]]
-    """By JSON name: the parameter, and what turns JSON's value into its own."""
+    readers: Mapping[str, tuple[str, Reader]]  # by JSON name: the parameter, and its reader
     context: str | None  # the parameter that takes the ToolContext
     session: str | None  # the parameter that takes the session
 
@@ -56,13 +45,15 @@ class Signature:
 
 def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signature:
     """Return a function's signature; one that JSON can't express raises TypeError."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = typing.get_type_hints(function, include_extras=True)
     found = inspect.signature(function).parameters
     context = next((name for name in found if hints.get(name) is ToolContext), None)
     session = "session" if with_session and "session" in found else None
     unseen = ("self", "cls", context, session)
     own = {name: parameter for name, parameter in found.items() if name not in unseen}
-    texts = _parameter_texts(inspect.getdoc(function) or "")
+    section = _SECTION.search(inspect.getdoc(function) or "")
+    parts = _ENTRY.split(section[1]) if section else []
+    texts = {name: one_line(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
     readers: dict[str, tuple[str, Reader]] = {}
     properties: Schema = {}
     definitions: Schema = {}
@@ -70,7 +61,7 @@ def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signa
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{parameter}: a tool's parameters must be passable by name")
         public = camel(name.strip("_"))
-        part, reader = _read_parameter(parameter, hints.get(name, Any), texts.get(name))
+        part, reader = _read_parameter(parameter.default, hints.get(name, Any), texts.get(name))
         definitions |= part.pop("$defs", {})  # to the root, where `$ref`s look for them
         properties[public], readers[public] = part, (name, reader)
     empty = inspect.Parameter.empty
@@ -85,30 +76,19 @@ def describe(function: Callable[..., Any]) -> str:
     return one_line((inspect.getdoc(function) or "").strip().split("\n\n")[0])
 
 
-def _parameter_texts(docstring: str) -> dict[str, str]:
-    """Return what the `Args:` section of a docstring says of each parameter."""
-    section = _SECTION.search(docstring)
-    parts = _ENTRY.split(section[1]) if section else []
-    return {name: one_line(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def _read_parameter(
-    parameter: inspect.Parameter, hint: Any, text: str | None
-) -> tuple[Schema, Reader]:
+def _read_parameter(default: Any, hint: Any, text: str | None) -> tuple[Schema, Reader]:
     # `limit: int | None = None` means "may be left out"; null itself says nothing more.
-    schema, reader = _read_type(_without_null(hint) if parameter.default is None else hint)
+    schema, reader = _read_type(_without_null(hint) if default is None else hint)
     if text:
         schema.setdefault("description", text)
-    if isinstance(parameter.default, str | int | float):
-        schema["default"] = parameter.default
+    if isinstance(default, str | int | float):
+        schema["default"] = default
     return schema, reader
 
 
 def _read_type(hint: Any) -> tuple[Schema, Reader]:
-    """Return a type's JSON Schema, and what reads its values.
-
-    In `Annotated[type, …]` a string is the description, and a mapping holds further keywords.
-    """
+    """Return a type's JSON Schema, and what reads its values."""
+    # In `Annotated[type, …]` a string is the description, and a mapping holds further keywords.
     try:
         return _plain_schema(hint), lambda value: value
     except LookupError:
@@ -140,8 +120,8 @@ def _plain_schema(hint: Any) -> Schema:
         return {"enum": list(arguments)}
     if origin in (Required, NotRequired):
         return _plain_schema(arguments[0])
-    if is_typeddict(hint):
-        fields = get_type_hints(hint, include_extras=True)
+    if typing.is_typeddict(hint):
+        fields = typing.get_type_hints(hint, include_extras=True)
         properties = {name: _plain_schema(part) for name, part in fields.items()}
         return _object(properties, [name for name in fields if name in hint.__required_keys__])
     if origin in (list, Sequence):

@@ -26,6 +26,7 @@ _PATHS = (
     ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".config/gh/hosts.yml",
     ".config/git/credentials", ".config/rclone/rclone.conf",
     ".ssh/*", ".gnupg/*", ".azure/*", ".config/gcloud/*", ".aws/sso/*", ".aws/cli/*",
+    ".ray/auth_token",
 )  # fmt: skip
 _NAME = re.compile("|".join(map(translate, _NAMES)))
 _PATH = re.compile("|".join(translate(f"*/{path}") for path in _PATHS))

@@ -39,7 +39,6 @@ class _MergedCheck:
     output: int
 
     def __call__(self, run: WriterRun, steps: Sequence[PathChange]) -> int:
-        """Run it, and return its exit code."""
         code = self._run_mounted(run, steps)
         return self._run_copied(run, steps) if code is None else code
 

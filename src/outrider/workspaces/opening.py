@@ -98,12 +98,10 @@ class OpenFolder:
     """
 
     def __init__(self, folder: int, path: str, excluded: tuple[str, ...]) -> None:
-        self.path = path
-        """Leads to this folder, even if another one has taken its name since."""
+        self.path = path  # leads to this folder, even if another one has taken its name since
         self.is_repository = os.path.lexists(f"{path}/.git")
         """Whether it is the top of a git repository: ignore files above it don't apply."""
-        self.excluded = excluded
-        """Names in it that no program may enter."""
+        self.excluded = excluded  # names in it that no program may enter
         self._way: list[tuple[str, int]] = [("", folder)]
 
     def size(self, path: str) -> int | None:
@@ -247,7 +245,6 @@ def _entry(folder: int, name: str) -> FolderEntry:
 
 
 def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
-    """Return the fault for a name that couldn't be opened."""
     with suppress(OSError):
         if _kind(os.stat(part, dir_fd=folder, follow_symlinks=False)) == "link":
             return _not_plain("link", place)

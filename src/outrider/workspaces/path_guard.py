@@ -25,8 +25,7 @@ _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's confi
 class Workspace:
     """The folder itself, and the roots beside it that the user allows."""
 
-    roots: tuple[str, ...]
-    """The working tree first; links in these paths are resolved once, here."""
+    roots: tuple[str, ...]  # the working tree first; links in these paths are resolved once, here
     allow_credential_files: bool = False
 
     # These need nothing but the place that was decided on.

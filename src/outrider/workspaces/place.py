@@ -21,8 +21,7 @@ class Place:
 
     root: str
     parts: tuple[str, ...]
-    shown: str
-    """As the caller may see it: relative where it can be, on one line."""
+    shown: str  # as the caller may see it: relative where it can be, on one line
     is_folder: bool = False
 
     @property
@@ -39,8 +38,7 @@ class FolderEntry:
     kind: str
     size: int | None = None
     target: str | None = None
-    note: str | None = None
-    """Why nothing more is known of it."""
+    note: str | None = None  # why nothing more is known of it
 
 
 @frozen

@@ -28,8 +28,11 @@ def walls_for(
     """
     user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
     hides = not brief.allow_credential_files and not needs_credentials(brief)
+    # For what was cut from results; its parent makes it.
+    spill = (os.path.realpath(brief.spill_folder),) if brief.spill_folder else ()
+    layer = (layered.layer,) if layered else ()
     return Walls(
-        writable=(*_spill(brief), *own, *_in_place(brief), *_layer(layered)),
+        writable=(*spill, *own, *_in_place(brief), *layer),
         seen=(user, *_seen(brief, env)),
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
@@ -77,15 +80,6 @@ def needs_credentials(brief: Brief) -> bool:
 
 def _real_home(env: Mapping[str, str]) -> str:
     return os.path.realpath(home(env))
-
-
-def _spill(brief: Brief) -> tuple[str, ...]:
-    """Return the folder for what was cut from results, which its parent makes."""
-    return (os.path.realpath(brief.spill_folder),) if brief.spill_folder else ()
-
-
-def _layer(layered: LayeredFolder | None) -> tuple[str, ...]:
-    return (layered.layer,) if layered else ()
 
 
 def _in_place(brief: Brief) -> tuple[str, ...]:

@@ -27,8 +27,7 @@ class TrustedPrograms:
 
     environment: Mapping[str, str]
     roots: Sequence[str]
-    trusted: bool = False
-    """Whether what lies in the tree may be run."""
+    trusted: bool = False  # whether what lies in the tree may be run
 
     @classmethod
     def around(

@@ -6,10 +6,12 @@ token, and the map ignores what it hears of any attempt but the last.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, Protocol
 
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import PROVIDER_IS_BUSY, Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import Request
@@ -20,6 +22,7 @@ from outrider.protocol.outcomes import FailureKind, Outcome
 from outrider.protocol.results import ErrorInfo, ToolResult
 from outrider.protocol.usage import Usage
 
+log = logging.getLogger("outrider")
 REFUSED = "refused"
 """The outcome of an item that no child was started for."""
 MAX_OUTPUT, MAX_TASK = 100_000, 200
@@ -39,6 +42,8 @@ class Order:
     cwd: str | None = None
     check: str | None = None
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    definition: AgentDefinition | None = None
+    """The agent itself, where it isn't one of those that are discovered."""
 
 
 @frozen
@@ -74,6 +79,8 @@ class News:
     wait_seconds: float | None = None
     """How long the busy provider is waited for. With a row: its rate limit has ended the task."""
     row: MapRow | None = None
+    is_lost: bool = False
+    """Whether nobody will know how it ended: the machine is gone that it ran on."""
     has_effects: bool = False
     """With a row: whether a tool was called, so that to do it again may be to do it twice."""
 
@@ -88,14 +95,23 @@ class Engine(Protocol):
     async def wait(self) -> list[News]:
         """Return what has happened since the last call, when there is something.
 
-        Each order leads to one row, whatever becomes of it, and to its run's id before that if
-        there is a run. That a provider is busy may be left out: then only failures slow the map.
+        Each order leads to one row or is said to be lost, whatever becomes of it, and to its
+        run's id before that if there is a run. That a provider is busy may be left out: then only
+        failures slow the map.
         """
         ...
 
     async def cancel(self, key: str) -> None:
         """End an order; its row still comes, when nothing of it is left."""
         ...
+
+
+async def all_there(queue: asyncio.Queue[News]) -> list[News]:
+    """Return all that is in a queue, when there is something."""
+    news = [await queue.get()]
+    while not queue.empty():
+        news.append(queue.get_nowait())
+    return news
 
 
 class LocalEngine:
@@ -106,6 +122,11 @@ class LocalEngine:
         self._news: asyncio.Queue[News] = asyncio.Queue()
         self._orders: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
 
+    @property
+    def at_work(self) -> list[str]:
+        """The keys of the orders that haven't ended."""
+        return list(self._orders)
+
     async def start(self, order: Order) -> None:
         """Begin with an order."""
         stop = asyncio.Event()
@@ -113,10 +134,7 @@ class LocalEngine:
 
     async def wait(self) -> list[News]:
         """Return what has happened."""
-        news = [await self._news.get()]
-        while not self._news.empty():
-            news.append(self._news.get_nowait())
-        return news
+        return await all_there(self._news)
 
     async def cancel(self, key: str) -> None:
         """End an order."""
@@ -140,6 +158,7 @@ class LocalEngine:
         calls, wait = 0, None
         try:
             asked = (order.agent, order.task, order.schema, order.model, order.cwd)
+            asked += (order.definition,)
             caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
             request = Request(*asked, check=order.check)
             result = await perform(request, replace(caller, on_start=on_start))
@@ -147,9 +166,13 @@ class LocalEngine:
             calls = ended.receipt["toolCalls"] if ended else 0
             if finish.failure_kind == FailureKind.RATE_LIMIT:
                 wait = finish.retry_after or 0.0
+        except Exception as error:
+            log.exception("an item's run broke")
+            message = f"It broke: {type(error).__name__}: {error}"
+            row = replace(row, error=ErrorInfo(ErrorCode.SUBAGENT_FAILED, message))
         finally:
-            del self._orders[order.key]
-            tell(News(order.key, order.attempt, None, wait, row, bool(calls)))
+            self._orders.pop(order.key, None)
+            tell(News(order.key, order.attempt, None, wait, row, has_effects=bool(calls)))
 
 
 def kept_row(order: Order, result: ToolResult) -> MapRow:

@@ -1,20 +1,23 @@
 """The items of a map: read one at a time, known by an id or their content, made into tasks."""
 
+import asyncio
 import csv
 import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any, BinaryIO
 
 from outrider.delegation.request import MAX_TASK_BYTES, invalid
+from outrider.processes.threads import in_thread
 from outrider.protocol import jsonl
 from outrider.protocol.data import frozen, json_kind
 from outrider.protocol.text import most_alike
 
-MAX_ID = 200
 _MARKS = re.compile(r"\{\{|\}\}|\{(\w[\w .-]*)\}|[{}]")
+_END: Any = object()
 Fields = Mapping[str, Any]
 Given = tuple[str, Fields | str | None]
 """Where an item stands, and its fields, or what is wrong with it; None where no more is there yet.
@@ -46,40 +49,68 @@ def filled(template: str, fields: Fields) -> str:
     """Return the task for an item; raises `ValueError` where it lacks a field."""
 
     def value(mark: "re.Match[str]") -> str:
-        name = mark[1]
-        if name is not None and name not in fields:
-            near = "".join(f" Did you mean {{{one}}}?" for one in most_alike(name, fields)[:1])
-            raise ValueError(f"The task needs {{{name}}}. The item has {', '.join(fields)}.{near}")
-        found = mark[0][0] if name is None else fields[name]
+        found = mark[0][0] if mark[1] is None else _field(fields, mark[1])
         return found if isinstance(found, str) else jsonl.encode(found).decode()
 
     return _MARKS.sub(value, template)
 
 
+def _field(fields: Fields, name: str) -> Any:
+    """Return a field, or with `outer.inner` one inside of another; raises `ValueError`."""
+    if name in fields:
+        return fields[name]
+    outer, _, inner = name.partition(".")
+    if inner and isinstance(fields.get(outer), Mapping):
+        return _field(fields[outer], inner)
+    near = "".join(f" Did you mean {{{one}}}?" for one in most_alike(name, fields)[:1])
+    raise ValueError(f"The task needs {{{name}}}, and there is only {', '.join(fields)}.{near}")
+
+
 def items_of(given: Iterable[Given], template: str | None) -> Iterator[Item | None]:
     """Return each item with a key of its own; None where there are no more for now."""
-    return _items(given, check_template("{task}" if template is None else template))
+    seen, template = Counter[str](), template and check_template(template)
+    return (None if one is None else _item(where, one, template, seen) for where, one in given)
 
 
-def _items(given: Iterable[Given], template: str) -> Iterator[Item | None]:
-    seen: Counter[str] = Counter()
-    for where, fields in given:
-        if fields is None:
+def pulled(items: Iterator[Item | None], wake: Callable[[], object]) -> Iterator[Item | None]:
+    """Yield items that may be long in coming: None while the next isn't there, then `wake()`."""
+    while True:
+        pulling = asyncio.ensure_future(in_thread(next)(items, _END))
+        pulling.add_done_callback(lambda _: wake())
+        while not pulling.done():
             yield None
-            continue
-        name = fields.get("id") if isinstance(fields, Mapping) else None
-        key = jsonl.without_surrogates(str(name)[:MAX_ID]) if isinstance(name, str | int) else ""
-        is_named = bool(key)
-        key = key or _hashed(fields if isinstance(fields, Mapping) else where)
+        if (item := pulling.result()) is _END:
+            return
+        if item is not None:
+            yield item
+
+
+def _item(where: str, fields: Fields | str, template: str | None, seen: Counter[str]) -> Item:
+    """Return the item with these fields, or with what is wrong with them."""
+    key = where
+    try:
+        if isinstance(fields, str):
+            raise ValueError(fields)
+        name = fields.get("id")
+        if isinstance(name, bool) or not isinstance(name, str | int | float | None):
+            raise ValueError(f"id must be a string or a number, not {json_kind(name)}.")
+        has_id = name not in (None, "")
+        key = jsonl.without_surrogates(str(name)) if has_id else _hashed(fields)
         seen[key] += 1
-        if seen[key] > 1 and not is_named:
-            key = f"{key}-{seen[key]}"
-        try:
-            if is_named and seen[key] > 1:
-                raise ValueError(f"The id {key!r} is in use by an earlier item.")
-            yield _item(key, template, fields)
-        except ValueError as error:
-            yield Item(key, problem=f"{where}: {error}")
+        if has_id and seen[key] > 1:
+            raise ValueError(f"The id {key!r} is in use by an earlier item.")
+        key = key if seen[key] == 1 else f"{key}-{seen[key]}"
+        texts = {name: fields.get(name) or None for name in ("agent", "model", "cwd")}
+        if template is None and "task" not in fields:
+            advice = "Add one, or make it of its fields: --task 'Review {path}'."
+            raise ValueError(f"There is no task, only {', '.join(fields)}. {advice}")
+        task = fields["task"] if template is None else filled(template, fields)
+        for name, value in {**texts, "task": task}.items():
+            if not isinstance(value, str) and (value is not None or name == "task"):
+                raise ValueError(f"{name} must be a string, not {json_kind(value)}.")
+        return Item(key, task, schema=_schema(fields.get("schema")), **texts)
+    except ValueError as error:
+        return Item(key, problem=f"{where}: {error}")
 
 
 def _hashed(content: Any) -> str:
@@ -87,31 +118,26 @@ def _hashed(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _item(key: str, template: str, fields: Fields | str) -> Item:
-    """Return the item with these fields; raises `ValueError` where it can't be one."""
-    if isinstance(fields, str):
-        raise ValueError(fields)  # what is wrong with it, in words
-    if isinstance(name := fields.get("id"), bool) or not isinstance(name, str | int | None):
-        raise ValueError(f"id must be a string or a number, not {json_kind(name)}.")
-    texts = {name: fields.get(name) or None for name in ("agent", "model", "cwd")}
-    for name, value in texts.items():
-        if not isinstance(value, str | None):
-            raise ValueError(f"{name} must be a string, not {json_kind(value)}.")
-    schema = None if fields.get("schema") == "" else fields.get("schema")
+def _schema(given: Any) -> Any:
+    """Return a schema, which is JSON text in a cell of CSV."""
     try:
-        schema = json.loads(schema) if isinstance(schema, str) else schema
+        return json.loads(given or "null") if isinstance(given, str) else given
     except (ValueError, RecursionError):
         raise ValueError("schema isn't JSON.") from None
-    return Item(key, filled(template, fields), schema=schema, **texts)
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[Given]:
     """Yield the items of a file with one a line: a JSON object, or the task itself."""
-    for number, line in enumerate(_lines(file), 1):
+    number = 0
+    for line in _lines(file):
+        number += line is not None
         where = f"{name}, line {number}"
         if line is None or isinstance(line, str):
             yield where, line
-        elif line.startswith(b"{"):
+        elif number == 1 and re.fullmatch(rb"\s*([{[]\s*|\[\s*\{.*)", line):
+            advice = "Write each item on a line of its own, as `jq -c '.[]'` does with an array."
+            raise invalid(f"{name} is one JSON value. {advice}")
+        elif (line := line.strip()).startswith(b"{"):
             try:
                 yield where, jsonl.decode(line)
             except (ValueError, RecursionError) as error:
@@ -123,23 +149,40 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Given]:
 def read_csv(file: BinaryIO, name: str) -> Iterator[Given]:
     """Yield the items of a CSV file, whose first row names the fields."""
     csv.field_size_limit(MAX_TASK_BYTES)
-    lines = (one.decode(errors="surrogateescape") for one in _lines(file) if isinstance(one, bytes))
-    rows = csv.reader(f"{line}\n" for line in lines)
-    header: list[str] = []
+    lines, in_row, header = _lines(file), False, list[str]()
+
+    def next_line(_: None) -> str:
+        nonlocal in_row
+        while (line := next(lines)) is None:
+            if not in_row:
+                raise EOFError
+        if isinstance(line, str):
+            raise ValueError(line)
+        in_row = True
+        return f"{line.decode(errors='surrogateescape')}\n"
+
+    rows = csv.reader(map(next_line, repeat(None)))
     while True:
-        where = f"{name}, row {rows.line_num + 1}"
+        where, in_row = f"{name}, row {rows.line_num + 1}", False
         try:
             row = next(rows)
         except StopIteration:
             return
+        except EOFError:
+            yield where, None
+            continue
         except csv.Error as error:
             yield where, f"It isn't CSV: {error}."
+            continue
+        except ValueError as error:
+            yield where, str(error)
             continue
         if header and row and len(row) != len(header):
             yield where, f"It has {len(row)} cells, and the first row has {len(header)}."
         elif header and row:
             yield where, dict(zip(header, row, strict=True))
-        header = header or [cell.strip() for cell in row]
+        if not header and len(set(header := [cell.strip() for cell in row])) < len(header):
+            raise invalid(f"{name} has two columns of one name in {', '.join(header)}. Rename one.")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | str | None]:
@@ -156,7 +199,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes | str | None]:
             yield f"It is longer than {MAX_TASK_BYTES:,} bytes."
             rest = b""
         elif line.endswith(b"\n") or (at_end and line and line == rest):
-            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).strip()
+            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).rstrip(b"\r\n")
             rest, is_first, at_end = b"", False, False
         elif at_end and line == rest:
             return

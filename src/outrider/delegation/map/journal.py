@@ -1,9 +1,13 @@
 """The journal of a map: a file that only grows, with a JSON object on each line.
 
 `start` says that an attempt at an item begins, and whether it may be made `again` if its end isn't
-known; `run` which run it is; `back` that it will be made again; `end` how the item ended. Nobody
+known; with `part` what it may use, if it is on another machine;
+`run` which run it is; `back` that it will be made again; `end` how the item ended. Nobody
 gets a row before it is on the disk. A last line that was cut is dropped. The lock on the file
 keeps a second map away, and goes with its holder.
+
+For those who watch there are also `call` (a map begins with so many items, if that is known),
+`refused` (an item that can't be one), `stop`, and on each line its time.
 """
 
 import asyncio
@@ -13,7 +17,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,12 +39,26 @@ _MARK = b'{"outriderMap":1'
 def journal_path(env: Mapping[str, str], identity: Any = None) -> Path:
     """Return the journal of the map with this identity, a new one without; old ones are removed."""
     name = hashlib.sha256(jsonl.encode(identity)).digest() if identity else os.urandom(8)
-    folder = state_home(env) / "maps"
+    folder = maps_folder(env)
     for path in folder.glob("*.jsonl"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+            if time.time() - path.lstat().st_mtime > KEPT_SECONDS:
                 path.unlink()
     return folder / f"{name.hex()[:16]}.jsonl"
+
+
+def maps_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder with the journals of all maps, or links to them."""
+    return state_home(env) / "maps"
+
+
+def listed(path: Path, env: Mapping[str, str]) -> None:
+    """Let a journal that has a place of its own be found among the others."""
+    place, folder = os.path.realpath(path), maps_folder(env)
+    with suppress(OSError):  # the map goes on without
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.samefile(os.path.dirname(place), folder):
+            journal_path(env, place).symlink_to(place)
 
 
 class JournalLost(OutriderError):
@@ -56,6 +74,8 @@ class Entry:
     run_id: str | None = None
     outcome: str | None = None
     place: tuple[int, int] = (0, 0)
+    part: Usage = field(default_factory=Usage)
+    """What it may have used on another machine, of which nothing else is known."""
 
     @property
     def is_done(self) -> bool:
@@ -74,7 +94,8 @@ class Journal:
         self.entries: dict[str, Entry] = {}
         with ExitStack() as held:
             try:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with suppress(FileExistsError):  # to open the file tells more than this would
+                    path.parent.mkdir(mode=0o700, parents=True)
                 self._file = os.open(path, _OPEN, 0o600)
                 held.callback(os.close, self._file)
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +104,8 @@ class Journal:
                 advice = "Wait for it, or name another journal."
                 raise invalid(f"Another map is at work on the journal {path}. {advice}") from None
             except OSError as error:
-                raise invalid(f"The journal {path} can't be used: {error.strerror}.") from None
+                why = f"The journal {path} can't be used: {error.strerror}."
+                raise invalid(f"{why} Name another one with --journal.") from None
             if not self.about:
                 self.add({"outriderMap": 1, **about})
             self._held = held.pop_all()
@@ -114,6 +136,8 @@ class Journal:
                 self.about = data
             case {"start": str(key), "attempt": int(attempt), "again": bool(again)}:
                 self.entries[key] = Entry(attempt, again)
+                with suppress(ValueError):
+                    self.entries[key].part = from_json(Usage, data.get("part", {}))
             case {"run": str(key), "runId": str(run_id)} if key in self.entries:
                 self.entries[key].run_id = run_id
             case {"back": str(key), "usage": dict()} if key in self.entries:
@@ -136,7 +160,7 @@ class Journal:
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Add a line; it counts when `sync` has returned. Raises `JournalLost`."""
-        rest = line = jsonl.encode(data) + b"\n"
+        rest = line = jsonl.encode({**data, "at": round(time.time(), 3)}) + b"\n"
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]

@@ -1,8 +1,11 @@
-"""What all children of a map may use together, and how many of them run at once."""
+"""What all children of a map may use together, how many of them run at once, and how far it is."""
 
+import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
 
+from outrider.protocol.outcomes import Outcome
 from outrider.protocol.usage import Usage
 
 Money = tuple[float, float]
@@ -44,6 +47,11 @@ class Purse:
         is_known = usage.cost_known or not usage.tokens
         self.spent = added(self.spent, usage if is_known else replace(usage, cost=cost))
 
+    def part_of(self, key: str) -> Usage:
+        """Return what was set aside for a child, as the use of one of which nothing is known."""
+        cost, tokens = self._set_aside[key]
+        return Usage(input=int(tokens), cost=cost)
+
 
 @dataclass(slots=True)
 class Pace:
@@ -69,3 +77,25 @@ class Pace:
     def speed_up(self) -> None:
         """Take in that an item has completed: after a round of these, one more may run."""
         self._now += 1 / self._now
+
+
+@dataclass(slots=True)
+class Tally:
+    """How far a map is."""
+
+    rows: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """How many rows there are with each outcome and error code."""
+    recorded: int = 0
+    not_run: int = 0
+    used: Money = (0.0, 0.0)
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        """How many rows there are."""
+        return self.rows.total()
+
+    @property
+    def failed(self) -> int:
+        """How many of them aren't of completed tasks."""
+        return self.done - self.rows[Outcome.COMPLETED, ""]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import takewhile
 from typing import Any
 
 from outrider.models.embedded.task import Task
@@ -42,7 +43,6 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The place as people write it."""
         return f"{self.path}:{self.line}"
 
     def quoted(self) -> list[tuple[int, str]]:
@@ -59,7 +59,8 @@ class Finding:
 
     def sentence(self) -> str:
         """Return what a docstring or comment says of it; without one, its line."""
-        said = [*self._docstring(), *self._comment()]
+        above = (self.lines.get(number, "") for number in range(self.start - 1, 0, -1))
+        said = [*self._docstring(), *reversed([*takewhile(_COMMENT.match, above)])]
         text = " ".join(filter(None, (_MARKS.sub("", line).strip() for line in said)))
         text = re.split(r"(?<=[.!?。])\s", text)[0] or self.lines.get(self.line, "")
         return code(text)
@@ -71,14 +72,6 @@ class Finding:
                 if self.lines[number].count('"""') < 2 and self.lines.get(number + 1, "").strip():
                     yield self.lines[number + 1]
                 return
-
-    def _comment(self) -> list[str]:
-        said: list[str] = []
-        number = self.start - 1
-        while _COMMENT.match(self.lines.get(number, "")):
-            said.insert(0, self.lines[number])
-            number -= 1
-        return said
 
 
 def unsearched(task: Task, made: Sequence[PlannedCall]) -> str | None:
@@ -144,7 +137,6 @@ def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
 
 
 def diagnostics(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
-    """Return what language servers find wrong."""
     return [
         (file["path"], line["line"], code(line["label"]))
         for call in made
@@ -160,5 +152,4 @@ def code(text: str) -> str:
 
 
 def is_test(path: str) -> bool:
-    """Whether a path looks like a test's."""
     return _TEST.search(path) is not None

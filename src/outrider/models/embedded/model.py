@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from outrider.models import messages as ours
 from outrider.models.counting import texts_of
 from outrider.models.embedded.evidence import PlannedCall, findings
 from outrider.models.embedded.filling import fill_report
@@ -16,14 +17,7 @@ from outrider.models.embedded.report import ABOUT, Unanswered, embedded_report
 from outrider.models.embedded.task import understand
 from outrider.models.endings import StopReason
 from outrider.models.known_providers import EMBEDDED
-from outrider.models.messages import (
-    CallResult,
-    Message,
-    ModelAnswer,
-    ModelCall,
-    OfferedTool,
-    UserPrompt,
-)
+from outrider.models.messages import Conversation, ModelAnswer, OfferedTools, UserPrompt
 from outrider.protocol.envelope import is_success
 from outrider.protocol.tool_catalogue import REPORT_BACK, SUBAGENT
 from outrider.protocol.usage import estimated_tokens
@@ -32,26 +26,25 @@ NO_CODE = (
     "There is no code in this folder, so there is nothing to look up. The embedded model finds and "
     "quotes code; it can't answer from knowledge, write, or search the web."
 )
-_CODE = (
-    "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
-)
+CODE = "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
 
 Said = str | list[PlannedCall]  # a report, or the tool calls that come before it
 
 
-def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: str = "") -> Said:
+def respond(messages: Conversation, tools: OfferedTools, agent: str = "") -> Said:
     """Return the tool calls to make next, or the report that ends the task."""
     schemas = {tool.name: tool.parameters for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
-    messages = messages if REPORT_BACK in schemas else _last_turn(messages)
+    asked = [i for i, one in enumerate(messages) if isinstance(one, UserPrompt) and not one.is_ours]
+    if asked and REPORT_BACK not in schemas:
+        messages = messages[asked[-1] :]
     prompts, made = _conversation(messages)
     prompt = "".join(prompts[:1])
     if SUBAGENT in schemas:
         return _delegated(prompt, made, schemas[SUBAGENT])
     task = understand(prompt, agent)
     rounds = sum(isinstance(message, ModelAnswer) for message in messages)
-    asked_again = len(prompts) > 1
-    if not asked_again and (calls := next_calls(task, made, rounds, frozenset(schemas))):
+    if len(prompts) < 2 and (calls := next_calls(task, made, rounds, frozenset(schemas))):
         return calls
     if REPORT_BACK in schemas and REPORT_BACK not in {call.name for call in made}:
         report = fill_report(schemas[REPORT_BACK], findings(made))
@@ -63,7 +56,7 @@ def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: st
 def _delegated(prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, Any]) -> Said:
     """Hand a main agent's question to an agent, and quote its report."""
     if not made:
-        return [PlannedCall("find", {"pattern": _CODE, "limit": 1})]
+        return [PlannedCall("find", {"pattern": CODE, "limit": 1})]
     last = made[-1]
     if last.name != SUBAGENT:
         if last.data and not last.data["files"]:
@@ -80,13 +73,7 @@ def _delegated(prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, An
     return f"{said}\n\n{told['text']}\n"
 
 
-def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return what came since the user last spoke."""
-    asked = [i for i, one in enumerate(messages) if isinstance(one, UserPrompt) and not one.is_ours]
-    return messages[asked[-1] if asked else 0 :]
-
-
-def _conversation(messages: Sequence[Message]) -> tuple[list[str], list[PlannedCall]]:
+def _conversation(messages: Conversation) -> tuple[list[str], list[PlannedCall]]:
     """Return what the user said, and the tool calls with the data of their results."""
     prompts: list[str] = []
     calls: dict[str, PlannedCall] = {}
@@ -96,7 +83,7 @@ def _conversation(messages: Sequence[Message]) -> tuple[list[str], list[PlannedC
             prompts.append(message.text)
         elif isinstance(message, ModelAnswer):
             calls |= {call.id: PlannedCall(call.name, call.arguments) for call in message.calls}
-        elif isinstance(message, CallResult) and message.id in calls:
+        elif isinstance(message, ours.CallResult) and message.id in calls:
             call = calls[message.id]
             envelope: Mapping[str, Any] = message.envelope or {}
             if is_success(envelope):
@@ -110,18 +97,14 @@ class EmbeddedModel:
     """Finds and quotes; the agent's name says what kind of report is wanted."""
 
     name = provider = EMBEDDED
-    base_url = None
+    base_url: str | None = None
     takes_schema = has_native = False
 
     def __init__(self, agent: str = "") -> None:
         self._agent = agent
 
     async def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[OfferedTool],
-        schema: Any,
-        answer: ModelAnswer,
+        self, messages: Conversation, tools: OfferedTools, schema: Any, answer: ModelAnswer
     ) -> AsyncIterator[str]:
         """Yield the answer in one piece; see `ChatModel`."""
         said = respond(messages, tools, self._agent)
@@ -129,7 +112,7 @@ class EmbeddedModel:
         text, calls = (said, []) if isinstance(said, str) else ("", said)
         answer.provider = answer.model = EMBEDDED
         answer.calls = [
-            ModelCall(f"{EMBEDDED}-{turn}-{number}", call.name, dict(call.arguments))
+            ours.ModelCall(f"{EMBEDDED}-{turn}-{number}", call.name, dict(call.arguments))
             for number, call in enumerate(calls, 1)
         ]
         ending = StopReason.CALLED if calls else StopReason.DONE

@@ -50,7 +50,10 @@ def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
 
 def _from_files(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found, used, changes = evidence.findings(made), evidence.uses(made), task.changes
-    touched = [(path, lines[0], f"{len(lines)} lines added") for path, lines in changes.items()]
+    touched = [
+        (path, lines[0], f"{len(lines)} line{'s' * (len(lines) != 1)} added")
+        for path, lines in changes.items()
+    ]
     yield from _listed("What the diff touches", touched)
     changed = [(path, line, code(name)) for path, line, name in task.changed]
     yield from _listed("Changed definitions", changed)
@@ -77,15 +80,13 @@ def _from_files(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
 
 
 def _best_first(found: Sequence[Finding], *, is_weak: bool) -> Iterator[str]:
+    what = "Weak match: nothing fits well. The nearest is" if is_weak else "The best match is"
+    yield from (f"{what} `{best.place}`: {best.sentence()}" for best in found[:1])
     for number, finding in enumerate(found, 1):
-        if number == 1:
-            what = (
-                "Weak match: nothing fits well. The nearest is" if is_weak else "The best match is"
-            )
-            yield f"{what} `{finding.place}`: {finding.sentence()}"
         inside = f" in `{finding.name}`" if finding.name else ""
         row = f"{number}. `{finding.place}`{inside}: {finding.sentence()}"
-        yield f"{row}\n\n{_quoted(finding)}" if number <= _MAX_QUOTED else row
+        quoted = (f"{line:>5}  {text[:MAX_SENTENCE]}" for line, text in finding.quoted())
+        yield f"{row}\n\n{_fenced(quoted)}" if number <= _MAX_QUOTED else row
 
 
 def _from_pages(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
@@ -159,10 +160,6 @@ def _method(made: Sequence[PlannedCall]) -> Iterator[str]:
         note = f"; in no file: {', '.join(missing)}" if missing else ""
         note = f": {call.fault}" if call.fault else note
         yield f"- `{call.name}` {arguments}{note}"
-
-
-def _quoted(finding: Finding) -> str:
-    return _fenced(f"{number:>5}  {text[:MAX_SENTENCE]}" for number, text in finding.quoted())
 
 
 def _fenced(rows: Iterable[str]) -> str:

@@ -7,8 +7,7 @@ from outrider.protocol.data import frozen
 
 Role = Literal["explorer", "reviewer", "tester", "implementer", "researcher"]
 MAX_QUESTION = 20_000
-_ADDED = "\n<untrusted-content"
-"""Where standard input or a file that was added to a task begins."""
+_ADDED = "\n<untrusted-content"  # where standard input or a file that was added to a task begins
 _ROLE_OF_VERB: dict[str, Role] = {
     "review": "reviewer", "audit": "reviewer", "test": "tester", "cover": "tester",
     "plan": "implementer", "design": "implementer", "implement": "implementer",
@@ -40,14 +39,12 @@ class Task:
 
     role: Role
     about: str  # what to search for: the task without its diff
-    changes: dict[str, list[int]]
-    """By path, the numbers of the lines that a diff in the task adds."""
+    changes: dict[str, list[int]]  # by path, the numbers of the lines that a diff in the task adds
     urls: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     cannot: str = ""  # what it asks that this model can't do
     wants_uses: bool = False
-    changed: tuple[tuple[str, int, str], ...] = ()
-    """The definitions that a diff changes: path, line and name."""
+    changed: tuple[tuple[str, int, str], ...] = ()  # by a diff: path, line and name
 
     def names(self, definition: str | None) -> bool:
         """Whether the task spells out the name of a definition."""
@@ -71,16 +68,11 @@ def understand(text: str, agent: str) -> Task:
     cannot += ["compare"] if {"compare", "versus", "vs", "better"}.intersection(words) else []
     cannot += ["open web addresses"] if urls and role != "researcher" else []
     changes, changed = _changes(diff)
-    return Task(
-        role=cast("Role", role),
-        about=_URL.sub(" ", about),
-        changes=changes,
-        changed=changed,
-        urls=urls,
-        paths=tuple(dict.fromkeys(_PATH.findall(about)))[:5],
-        cannot=" or ".join(dict.fromkeys(filter(None, cannot))),
-        wants_uses=_USES.search(about.lower()) is not None,
-    )
+    paths = tuple(dict.fromkeys(_PATH.findall(about)))[:5]
+    refused = " or ".join(dict.fromkeys(filter(None, cannot)))
+    wants_uses = _USES.search(about.lower()) is not None
+    about = _URL.sub(" ", about)
+    return Task(cast("Role", role), about, changes, urls, paths, refused, wants_uses, changed)
 
 
 def _changes(diff: str) -> tuple[dict[str, list[int]], tuple[tuple[str, int, str], ...]]:

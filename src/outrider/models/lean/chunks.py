@@ -20,8 +20,6 @@ _PARAGRAPH = "\n\n"
 
 @dataclass(slots=True)
 class _Call:
-    """A call as far as it has come."""
-
     id: str = ""
     name: str = ""
     arguments: list[Any] = field(default_factory=list[Any])
@@ -64,7 +62,6 @@ class Chunks:
             raise RequestFailed(failure_of(kind, status, detail, model=self._model))
 
     def finish(self) -> str:
-        """Return the last of the text."""
         if self._is_empty:
             raise _malformed("there is nothing in it")
         if self._is_thought:
@@ -72,10 +69,8 @@ class Chunks:
         return self._let_go()
 
     def settle(self) -> None:
-        """Put the thoughts and calls into the answer, as far as they have come.
-
-        Calls that nobody can answer are left out, and each of the others has an id.
-        """
+        """Put the thoughts and calls into the answer, as far as they have come."""
+        # Calls that nobody can answer are left out, and each of the others has an id.
         answer = self._answer
         answer.thoughts = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
         named = [call for call in self._calls if call.name]
@@ -96,7 +91,10 @@ class Chunks:
         self._count(chunk.get("usage") or choice.get("usage"))
         if reason := choice.get("finish_reason"):
             answer.endings.append(reason)
-        return self._take_delta(_object(choice.get("delta") or choice.get("message"), "delta"))
+        delta = choice.get("delta") or choice.get("message")
+        if delta and not isinstance(delta, dict):  # it may have been a part of the answer
+            raise _malformed(f"{str(delta)[:40]!r} as delta")
+        return self._take_delta(as_object(delta))
 
     def _count(self, usage: Any) -> None:
         """Take over the counts; some servers send them with each chunk, of the whole so far."""
@@ -186,10 +184,8 @@ class Chunks:
 
 
 def _is_another(call: _Call, own_id: Any, name: Any, index: Any) -> bool:
-    """Whether a piece begins another call, though its index is the same or it has none.
-
-    Some servers give all calls the index 0, and some a new id to each piece of one call.
-    """
+    """Whether a piece begins another call, though its index is the same or it has none."""
+    # Some servers give all calls the index 0, and some a new id to each piece of one call.
     if not name:
         return False
     return bool(own_id and call.id and own_id != call.id) or (index is None and bool(call.name))
@@ -222,13 +218,6 @@ def _joined(content: Any) -> str:
 
 def _counted(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
-
-
-def _object(value: Any, name: str) -> dict[str, Any]:
-    """Return an object; anything else may have been a part of the answer, so it isn't left out."""
-    if value and not isinstance(value, dict):
-        raise _malformed(f"{str(value)[:40]!r} as {name}")
-    return as_object(value)
 
 
 def _objects(value: Any, name: str) -> list[dict[str, Any]]:

@@ -25,13 +25,13 @@ class Connection:
         self._link: _Link | None = None
 
     async def post(self, path: str, headers: dict[str, str], content: bytes) -> h11.Response:
-        """Send a request and return the head of its answer.
-
-        Raises `OSError`, which `TimeoutError` is, or `h11.ProtocolError`.
-        """
+        """Send a request, and return its answer's head; raises `OSError` or `h11.ProtocolError`."""
         if self._link is None or not self._link.is_idle:
             self.close()
-            self._link = await self._opened()
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                link = loop.create_connection(_Link, self._host, self._port, ssl=self._trusted)
+                _, self._link = await link
         link, sent = self._link, [*headers.items(), ("Content-Length", str(len(content)))]
         link.send(h11.Request(method="POST", target=f"{self._path}{path}", headers=sent))
         link.send(h11.Data(content))
@@ -53,16 +53,9 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
         if self._link is not None:
             self._link.transport.abort()
             self._link = None
-
-    async def _opened(self) -> "_Link":
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, link = await loop.create_connection(_Link, self._host, self._port, ssl=self._trusted)
-        return link
 
 
 class _Link(asyncio.Protocol):
@@ -86,7 +79,6 @@ class _Link(asyncio.Protocol):
         self.transport.write(self._http.send(event) or b"")
 
     async def event(self) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
-        """Return the next event of the answer, when it is there."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._error is not None:
                 raise self._error

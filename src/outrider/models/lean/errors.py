@@ -69,9 +69,8 @@ def event_error(error: Any) -> tuple[FailureKind, int | None, str]:
 
 def _kind(status: int | None, error: Any, text: str) -> FailureKind:
     words = [one for one in (member(error, "code"), member(error, "type")) if isinstance(one, str)]
-    for word in words:
-        if word in _BY_WORD:
-            return _BY_WORD[word]
+    if known := next(filter(None, map(_BY_WORD.get, words)), None):
+        return known
     if any(phrase in text.lower() for phrase in _OVERFLOWS):
         return FailureKind.WINDOW_OVERFLOW
     if any(phrase in word.lower() for phrase in _OVERLOADS for word in words):

@@ -1,7 +1,7 @@
 """A model behind a server that speaks chat completions: one request each, over one connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from outrider.models.lean.connection import Connection, words_of
 from outrider.models.lean.errors import seconds_to_wait, status_error
 from outrider.models.lean.events import ERROR, server_events
 from outrider.models.lean.request import OPTIONS, request_body
-from outrider.models.messages import Message, ModelAnswer, OfferedTool
+from outrider.models.messages import Conversation, ModelAnswer, OfferedTools
 from outrider.models.wires import LEAN_PREFIXES, OPENAI_URL, trusted_certificates
 from outrider.protocol import jsonl
 from outrider.protocol.outcomes import FailureKind
@@ -38,18 +38,15 @@ class LeanModel:
         self.provider = prefix.removesuffix("-chat")
         start = LEAN_PREFIXES[prefix]
         default = OPENAI_URL if start == "OPENAI" else ""
-        self.base_url = (env.get(f"{start}_BASE_URL", "").strip() or default).rstrip("/")
+        given = env.get(f"{start}_BASE_URL", "").strip() or default
+        self.base_url: str | None = given.rstrip("/")
         key = env.get(f"{start}_API_KEY", "").strip()
         if not self.base_url:
             raise ModelUnavailable(f"Can't use the model {model}: set {start}_BASE_URL.")
         if not key and self.base_url == OPENAI_URL:
             raise ModelUnavailable(f"Can't use the model {model}: set {start}_API_KEY.")
-        self._headers = {
-            "Host": self.base_url.split("/")[2],
-            "User-Agent": "outrider",
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-        }
+        self._headers = {"Host": self.base_url.split("/")[2], "User-Agent": "outrider"}
+        self._headers |= dict.fromkeys(("Accept", "Content-Type"), "application/json")
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
         if start == "OPENAI":
             ids = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
@@ -61,13 +58,8 @@ class LeanModel:
         self._has_options = True
 
     async def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[OfferedTool],
-        schema: Any,
-        answer: ModelAnswer,
+        self, messages: Conversation, tools: OfferedTools, schema: Any, answer: ModelAnswer
     ) -> AsyncIterator[str]:
-        """Yield the text as it comes; see `ChatModel`."""
         inline = self.provider != "openai"
         body = request_body(self.name, messages, tools, schema, inline=inline)
         chunks = Chunks(answer, self._title)

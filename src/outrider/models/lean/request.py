@@ -1,17 +1,11 @@
 """A conversation as the body of a request for a chat completion."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, cast
 
-from outrider.models.messages import (
-    CallResult,
-    Message,
-    ModelAnswer,
-    ModelCall,
-    OfferedTool,
-    SystemPrompt,
-)
+from outrider.models import messages as ours
+from outrider.models.messages import Conversation, ModelAnswer, OfferedTool, OfferedTools
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -21,20 +15,11 @@ OPTIONS = "stream_options"
 
 
 def request_body(
-    model: str,
-    messages: Sequence[Message],
-    tools: Sequence[OfferedTool],
-    schema: Any,
-    *,
-    inline: bool,
+    model: str, messages: Conversation, tools: OfferedTools, schema: Any, *, inline: bool
 ) -> dict[str, Any]:
     """Return the body of a request; `inline` is for servers that look up no `$ref`."""
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": list(_written(messages)),
-        "stream": True,
-        OPTIONS: {"include_usage": True},
-    }
+    body: dict[str, Any] = {"model": model, "messages": list(_written(messages)), "stream": True}
+    body[OPTIONS] = {"include_usage": True}
     # Never `strict`: it forbids all properties that aren't listed, and refuses schemas.
     if schema is not None:
         shape = {"name": REPORT_BACK, "schema": schema, "strict": False}
@@ -45,12 +30,12 @@ def request_body(
     return body
 
 
-def _written(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+def _written(messages: Conversation) -> Iterator[dict[str, Any]]:
     for message in messages:
         match message:
-            case SystemPrompt(text):
+            case ours.SystemPrompt(text):
                 yield {"role": "system", "content": text}
-            case CallResult(id, _, text):
+            case ours.CallResult(id, _, text):
                 yield {"role": "tool", "tool_call_id": id, "content": text}
             case ModelAnswer():
                 yield from _said(message)
@@ -72,7 +57,7 @@ def _said(answer: ModelAnswer) -> Iterator[dict[str, Any]]:
         yield said
 
 
-def _called(call: ModelCall) -> dict[str, Any]:
+def _called(call: ours.ModelCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": _arguments(call.arguments)}
     sent = {"id": call.id, "type": "function", "function": function}
     return {**sent, "extra_content": call.extra} if call.extra else sent

@@ -32,17 +32,13 @@ def build_sdk_model(model: str) -> SdkModel:
 
 
 def _provider(name: str) -> Provider[Any]:
-    """Return the provider that a model's prefix names."""
     if name not in _OWN_CLIENT:
         return infer_provider(name)
     import httpx2
 
-    client = httpx2.AsyncClient(
-        timeout=httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
-        verify=trusted_certificates(
-            os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-        ),
-    )
+    timeout = httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+    trusted = trusted_certificates(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+    client = httpx2.AsyncClient(timeout=timeout, verify=trusted)
     return cast("Any", infer_provider_class(name))(http_client=client)
 
 

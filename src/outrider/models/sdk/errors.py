@@ -10,8 +10,7 @@ from outrider.models.failures import Failure, failure_of, sentence_in
 from outrider.protocol.data import as_object
 from outrider.protocol.outcomes import FailureKind
 
-_PASSING = (408, 425)
-"""The statuses of a request that may be sent again as it is; pydantic-ai sorts the others."""
+_PASSING = (408, 425)  # statuses of a request that may be sent again; pydantic-ai sorts others
 _LATE = (known.ModelTimeoutError, known.ModelRequestTimeout, TimeoutError, httpx2.TimeoutException)
 _LOST = (known.ModelConnectionError, ConnectionError, httpx2.TransportError)
 # Most specific first: some of these are subclasses of others.
@@ -31,16 +30,10 @@ _KINDS: dict[FailureKind, type[Exception] | tuple[type[Exception], ...]] = {
 
 
 def classify(error: BaseException, model: str = "", base_url: str | None = None) -> Failure:
-    """Return what `error`, raised by a request to `model` at an address, means."""
     status = cast("int | None", getattr(error, "status_code", None))
-    return failure_of(
-        _kind(error),
-        status,
-        _detail(error, status),
-        model=model,
-        base_url=base_url,
-        retry_after=cast("float | None", getattr(error, "retry_after", None)),
-    )
+    wait = cast("float | None", getattr(error, "retry_after", None))
+    kind, detail = _kind(error), _detail(error, status)
+    return failure_of(kind, status, detail, model=model, base_url=base_url, retry_after=wait)
 
 
 def _kind(error: BaseException) -> FailureKind:

@@ -3,7 +3,7 @@
 Attempts, deadlines and outcomes would be wrong otherwise.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from itertools import groupby
 from typing import Any, cast
 
@@ -14,16 +14,9 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from outrider.models import messages as ours
 from outrider.models.failures import RequestFailed
-from outrider.models.messages import (
-    CallResult,
-    Message,
-    ModelAnswer,
-    ModelCall,
-    OfferedTool,
-    SystemPrompt,
-    UserPrompt,
-)
+from outrider.models.messages import Conversation, ModelAnswer, OfferedTools
 from outrider.models.sdk.errors import classify
 from outrider.models.wires import SILENCE_SECONDS
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -40,21 +33,12 @@ class SdkModel:
         self._model = model
         self.name = model.model_name
         self.provider = model.system
+        self.base_url = model.base_url  # as far as the layer tells
         self.takes_schema = bool(model.profile.get("supports_json_schema_output", False))
 
-    @property
-    def base_url(self) -> str | None:
-        """Where requests go, as far as the layer tells."""
-        return self._model.base_url
-
     async def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[OfferedTool],
-        schema: Any,
-        answer: ModelAnswer,
+        self, messages: Conversation, tools: OfferedTools, schema: Any, answer: ModelAnswer
     ) -> AsyncIterator[str]:
-        """Yield the text as it comes; see `ChatModel`."""
         stream = None
         said = False
         try:
@@ -82,7 +66,7 @@ class SdkModel:
         return cast("ModelSettings", {name: wanted[name] for name in supported})
 
 
-def _parameters(tools: Sequence[OfferedTool], schema: Any) -> ModelRequestParameters:
+def _parameters(tools: OfferedTools, schema: Any) -> ModelRequestParameters:
     if schema is not None:
         json = OutputObjectDefinition(json_schema=schema, name=REPORT_BACK, strict=False)
         return ModelRequestParameters(output_mode="native", output_object=json)
@@ -112,7 +96,7 @@ def _text_of(event: object, *, is_second: bool) -> str:
             return ""
 
 
-def _converted(messages: Sequence[Message]) -> list[theirs.ModelMessage]:
+def _converted(messages: Conversation) -> list[theirs.ModelMessage]:
     """Return a conversation in the layer's words: what lies between two answers is one request."""
     converted: list[theirs.ModelMessage] = []
     for is_answer, group in groupby(messages, lambda one: isinstance(one, ModelAnswer)):
@@ -123,16 +107,16 @@ def _converted(messages: Sequence[Message]) -> list[theirs.ModelMessage]:
     return converted
 
 
-def _request_parts(messages: Iterable[Message]) -> list[theirs.ModelRequestPart]:
+def _request_parts(messages: Iterable[ours.Message]) -> list[theirs.ModelRequestPart]:
     parts: list[theirs.ModelRequestPart] = []
     for message in messages:
         match message:
-            case SystemPrompt(text):
+            case ours.SystemPrompt(text):
                 parts.append(theirs.SystemPromptPart(text))
-            case CallResult(id, name, text, has_failed):
+            case ours.CallResult(id, name, text, has_failed):
                 outcome = "failed" if has_failed else "success"
                 parts.append(theirs.ToolReturnPart(name, text, id, outcome=outcome))
-            case UserPrompt(text):
+            case ours.UserPrompt(text):
                 parts.append(theirs.UserPromptPart(text))
             case _:
                 pass
@@ -157,7 +141,7 @@ def fill_answer(answer: ModelAnswer, response: theirs.ModelResponse) -> None:
     answer.model = response.model_name
     # Its types are the SDK's promise, which builds objects from whatever a server sends.
     answer.calls = [
-        ModelCall(str(part.tool_call_id), str(part.tool_name), part.args)
+        ours.ModelCall(str(part.tool_call_id), str(part.tool_name), part.args)
         for part in response.tool_calls
     ]
     details = response.provider_details or {}

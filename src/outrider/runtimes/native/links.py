@@ -209,13 +209,8 @@ HandOver = Callable[[tuple[int, ...]], "subprocess.Popen[bytes] | None"]
 
 def start_line(start: Start) -> bytes:
     """Return what a child of our own reads first."""
-    import orjson
-
-    try:
-        return orjson.dumps(to_json(start)) + b"\n"
-    except TypeError:
-        # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
-        return json.dumps(to_json(start)).encode() + b"\n"
+    # In ASCII it keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
+    return json.dumps(to_json(start)).encode() + b"\n"
 
 
 def with_links(data: bytes, hand_over: HandOver) -> Links:

@@ -37,10 +37,8 @@ class Translator:
     """Turns the lines of one run into events, and says at the end how the task ended."""
 
     def __init__(self, brief: Brief) -> None:
-        self.answer = self._text = ""
-        """The last message's text, and the last text that there was."""
-        self.isolation = Isolation(network="host")
-        """What held, as the process said that became pi."""
+        self.answer = self._text = ""  # the last message's text, and the last text that there was
+        self.isolation = Isolation(network="host")  # what held, as the process said that became pi
         self._brief = brief
         self._budget = Budget(brief.budget)
         self._model = brief.model
@@ -58,10 +56,7 @@ class Translator:
             self._ended = line.startswith(REPEATING[0])
             yield ours.TurnEndEvent(self._turn, self._budget.usage)
             return
-        try:
-            data: Any = jsonl.decode(line)
-        except (ValueError, RecursionError):
-            return
+        data = jsonl.decoded_object(line)
         if kind := _text(data, "type"):
             if not self._has_begun and kind == "walls":
                 missing = tuple(map(str, as_list(member(data, "missing"))))

@@ -25,7 +25,6 @@ from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.terminal import output
-from outrider.surfaces.terminal.command_here import run_here
 from outrider.surfaces.text import clean_line
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Chat:
             case ["/runs", *words]:
                 await _show("Runs", await in_thread(_report)("runs", words, self._folder))
             case [("/watch" | "/tell" | "/stop") as word, *words]:
-                await run_here(word[1:], text.split(None, 2)[1:] if word == "/tell" else words)
+                await _run_here(word[1:], text.split(None, 2)[1:] if word == "/tell" else words)
             case ["/toolkit"] if self._has_toolkit:
                 await _show("Toolkit", _report("help", [], self._folder))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
@@ -118,6 +117,19 @@ class Chat:
                 runs = [one["runId"] for one in result.details.delegations or ()]
                 self._prompt.words.runs += runs
                 session.view.end(result)
+
+
+async def _run_here(command: str, words: list[str]) -> None:
+    """Run a command of ours in this terminal. Ctrl-C ends that command alone."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "outrider", command, *words)
+    )
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the terminal sends it to both
+    try:
+        await running.wait()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:

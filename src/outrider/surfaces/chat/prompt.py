@@ -83,7 +83,6 @@ class Words(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
-        """Yield what the word before the cursor could become."""
         line = document.text_before_cursor[-1_000:]
         *before, word = re.split(r"\s", line)
         known: Iterable[str] = ()

@@ -1,23 +1,33 @@
 """A session of the main agent with a person in front of it, for `ask` and `chat`."""
 
 import asyncio
+import difflib
 import os
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from outrider.delegation.main_session import MainSession
+from outrider.delegation.main_session import Decision, MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.changes import Changes
+from outrider.protocol.data import as_object, member
 from outrider.protocol.results import ToolResult
-from outrider.surfaces.chat.permission import ask_permission
+from outrider.settings.files import read_plain_file
 from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.asking import read_answer
 from outrider.surfaces.terminal.progress import View
+from outrider.surfaces.text import as_text, clean_line, quoted
+
+MAX_SHOWN = 4_000
+MAX_READ = 1 << 20
+CHOICES = "Allow it? [o]nce, for the [s]ession, [N]o: "
+ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
 
 
 class ChatSession:
@@ -34,9 +44,8 @@ class ChatSession:
         self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask, settle)
 
     async def _settle(self, run_id: str) -> Changes:
-        from outrider.surfaces.terminal.landing_question import (
-            ask_landing,  # late: few subagents write
-        )
+        # Late: few subagents write.
+        from outrider.surfaces.terminal.changes import ask_landing
 
         return await ask_landing(self.view, self.main.caller.flags, run_id)
 
@@ -67,3 +76,32 @@ class ChatSession:
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+
+async def ask_permission(view: View, folder: Path, name: str, args: Any) -> Decision:
+    """Return what the person says to a call, which they see whole or are told they don't."""
+    shown = quoted(_shown(args, folder) or as_text(args), MAX_SHOWN)
+    with view.pause():
+        said = await read_answer(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
+    return ANSWERS.get(said, "no")
+
+
+def _shown(args: Any, folder: Path) -> str | None:
+    """Return a call as people read it: a command as it is, a change of a file as a diff."""
+    match args:
+        case {"command": str(command), **rest} if rest.keys() <= {"timeoutMs"}:
+            return command
+        case {"path": str(path), "content": str(content), **rest} if not rest:
+            before = ""
+            with suppress(OSError, ValueError):
+                before = read_plain_file(folder / path, MAX_READ).decode()
+            pairs = [(before, content)]
+        case {"path": str(path), "edits": [*edits], **rest} if not rest:
+            pairs = [(member(one, "oldText"), member(one, "newText")) for one in edits]
+            if any(as_object(one).keys() != {"oldText", "newText"} for one in edits):
+                return None  # it says more than a diff shows
+        case _:
+            return None
+    lines = [(str(old).splitlines(), str(new).splitlines()) for old, new in pairs]
+    diffs = [[*difflib.unified_diff(old, new, lineterm="")][2:] for old, new in lines]
+    return "\n".join([path, *(line for diff in diffs for line in diff)])

@@ -26,7 +26,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
     session = ChatSession(arguments, main_flags(arguments))
     result = asyncio.run(session.turn(question, stop_signals()))

@@ -24,7 +24,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Talk until the person leaves."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise bad_call("chat needs a terminal; in a script, use 'outrider ask'", "chat")
     from outrider.surfaces.chat.app import run_chat

@@ -25,7 +25,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Search, and print the places."""
     project = open_project(arguments.cwd)
     output.warn(project.settings.warnings)
     asked = {"about": " ".join(arguments.about), "path": arguments.path, "limit": arguments.limit}

@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import glob
 import math
 import os
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import mean
 from typing import Any
 
@@ -19,7 +18,8 @@ from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import Item, items_of, read_csv, read_lines
 from outrider.delegation.map.journal import JournalLost, journal_path
-from outrider.delegation.map.mapping import Map, MapOptions
+from outrider.delegation.map.mapping import Map
+from outrider.delegation.map.options import MapOptions
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import invalid, working_directory
 from outrider.protocol import jsonl
@@ -43,12 +43,13 @@ EXAMPLES = """\
 examples:
   outrider map reviewer --files 'src/**/*.py' --task "Review {path}"
   outrider map explorer questions.txt --output answers.csv --max-cost 5
-An item is a line of text, a JSON object, or a row of a CSV file. The same
-command goes on where an earlier one was interrupted. The exit code is 0 only
-if every item completed.
+An item is a line of text, a JSON object, or a CSV row. The same command goes on
+where it was interrupted. The exit code is 0 only if every item completed.
 """
 INTERRUPTED = "it was interrupted"
-_SAME = "model cwd check concurrency max_cost max_tokens rerun_unfinished stop_after ordered"
+_SAME = (
+    "model cwd check concurrency max_cost max_tokens rerun_unfinished stop_after ordered on include"
+)
 CELLS = ["id", "outcome", "output", "structuredOutput", "error", "tokens", "cost", "runId"]
 FAILED = frozenset(map(str, Outcome)) - {str(Outcome.COMPLETED)}
 
@@ -79,6 +80,8 @@ ARGUMENTS = (
     flag("--dry-run", "print the tasks, and run nothing"),
     argument("--limit", metavar="N", type=number, help="only the first N items"),
     argument("--concurrency", metavar="N", type=number, help="how many run at once"),
+    argument("--on", metavar="CLUSTER", help="run it on a cluster: ray, or ray://host:10001"),
+    argument("--include", metavar="GLOB", action="append", help="ignored files that nodes get too"),
     argument("--max-cost", metavar="USD", type=_amount, help="for all items together"),
     argument("--max-tokens", metavar="N", type=number, help="for all items together"),
     argument("--deadline", metavar="TIME", type=time_span, help="for all items together"),
@@ -86,7 +89,7 @@ ARGUMENTS = (
     argument("--journal", metavar="FILE", help="where the results are recorded"),
     flag("--retry-failed", "run again what didn't complete"),
     argument("--retry", metavar="OUTCOMES", type=_outcomes, help="the same: timed_out,failed"),
-    flag("--rerun-unfinished", "run again what may have changed files when it was interrupted"),
+    flag("--rerun-unfinished", "run unfinished items again that may have written"),
     flag("--yes", "don't ask before it starts"),
     *WRITING,
     *(one for one in OPTIONS if one[0] != ("--max-cost",)),
@@ -113,8 +116,11 @@ def execute(arguments: Namespace) -> int:
     options = _options(arguments)
     about |= {name: options.get(name) for name in ("model", "output_schema", "check")}
     caller = Caller(os.environ, confirm=_asked_once(arguments.agent) if can_ask() else None)
+    if arguments.include and not arguments.on:
+        raise bad_call("--include needs --on: it names files for a cluster's nodes", "map")
     slow = bool(given) and not os.path.isfile(given)
     work = Map(arguments.agent, items(), path, caller, options, about=about, slow=slow)
+    work.say = output.say
     return asyncio.run(_run(work, arguments, None if slow else items))
 
 
@@ -143,16 +149,13 @@ def _asked_once(agent: str) -> Callable[[AgentDefinition, str], Any]:
 
 def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
     """Return the items that are asked for, from the first on; raises `Refusal`."""
-    name = "stdin" if arguments.file == "-" else arguments.file or ""
     if arguments.files is not None:
-        found = sorted(glob.glob(arguments.files, root_dir=folder, recursive=True))
-        paths = [path for path in found if (folder / path).is_file()]
-        if not paths:
-            raise invalid(f"No file in {folder} matches --files {arguments.files!r}.")
+        paths = _matching(arguments.files, folder)
         given = ((path, {"id": path, "path": path}) for path in paths)
     else:
+        is_file = arguments.file != "-"
+        name = arguments.file if is_file else "stdin"
         try:
-            is_file = name != "stdin"
             # Not `sys.stdin`: Python can't end while a thread waits for that.
             file = open(name if is_file else 0, "rb", closefd=is_file)  # noqa: SIM115
         except OSError as error:
@@ -161,6 +164,32 @@ def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
         given = (read_csv if is_csv else read_lines)(file, name)
     items, limit = items_of(given, arguments.task), arguments.limit
     return items if limit is None else islice(filter(None, items), limit)
+
+
+def _matching(pattern: str, folder: Path) -> list[str]:
+    """Return the files that a glob matches, as a shell would; raises `Refusal` where none does.
+
+    `**` goes into no linked folder, which may lead into itself, and nothing hidden is meant unless
+    the pattern says so.
+    """
+    given = PurePath(pattern)
+    top, below = Path(folder, given.anchor), given.relative_to(given.anchor)
+    below /= "*" if below.name == "**" else ""
+    try:
+        found = [one for one in top.glob(str(below)) if one.is_file()] if below.name else []
+    except (ValueError, NotImplementedError) as error:
+        raise invalid(f"--files {pattern!r} isn't a pattern for files: {error}.") from None
+    paths = [str(one if given.anchor else one.relative_to(top)) for one in found]
+    if not any(map(_is_hidden, given.parts)):
+        paths = [one for one in paths if not any(map(_is_hidden, PurePath(one).parts))]
+    if not paths:
+        advice = "'src/**/*.py' would be all Python files below src."
+        raise invalid(f"No file in {folder} matches --files {pattern!r}. {advice}")
+    return sorted(paths)
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") and part != ".."
 
 
 def _show(items: Iterator[Item | None], agent: str) -> int:
@@ -181,18 +210,19 @@ async def _run(
     journal = await work.open()
     if other := [name for name, value in work.about.items() if journal.about.get(name) != value]:
         output.say(f"{journal.path} has results of another {', '.join(other)}; remove it to redo.")
-    keys = [item.key for item in again() if item] if again and sys.stderr.isatty() else None
+    keys = [item.key for item in again() if item] if again else None
+    work.total = None if keys is None else len(keys)
     if keys and can_ask() and not arguments.yes:
         done = sum(journal.entry(key).is_done for key in keys)
         output.say(_forecast(work, len(keys) - done, done))
         if await read_answer("Start? [y/N] ") not in ("y", "yes"):
             return EXIT_CANCELLED
-    bar = MapBar(work, None if keys is None else len(keys))
+    bar = MapBar(work)
     for one in stop_signals():
         asyncio.get_running_loop().add_signal_handler(one, work.stop, INTERRUPTED)
     output.watch_reader(partial(work.stop, INTERRUPTED))
     with ExitStack() as closing:
-        write = _writer(arguments, bar, closing)
+        write = _writer(arguments, bar, journal.path, closing)
         closing.callback(bar.close)
         bar.tick()
         try:
@@ -204,14 +234,17 @@ async def _run(
     return _conclude(work, arguments)
 
 
-def _writer(arguments: Namespace, bar: MapBar, closing: ExitStack) -> Callable[[MapRow], object]:
+def _writer(
+    arguments: Namespace, bar: MapBar, journal: Path, closing: ExitStack
+) -> Callable[[MapRow], object]:
     """Return what writes a row: to stdout, or to a file that is written anew; raises `Refusal`."""
     path = arguments.output
     if path is None:
         return partial(_print, bar)
     try:
-        if arguments.file and os.path.exists(path) and os.path.samefile(path, arguments.file):
-            raise invalid(f"--output {path!r} is the file with the items. Choose another name.")
+        for what, other in (("file with the items", arguments.file), ("journal", journal)):
+            if other and os.path.realpath(path) == os.path.realpath(other):
+                raise invalid(f"--output {path!r} is the {what}. Choose another name.")
         file = open(path, "w", 1, "utf-8", "replace", "")  # noqa: SIM115
         closing.enter_context(file)
     except OSError as error:

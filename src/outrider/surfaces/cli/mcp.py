@@ -40,7 +40,6 @@ def execute(arguments: Namespace) -> int:
     if not arguments.print and not host.is_pasted:
         host.change(verb, variables)
     if host.keeps and variables:
-        output.say(
-            f"{host.title} keeps {variables[0]}: {host.remedy(arguments.host, variables[0])}"
-        )
+        remedy = host.remedy(arguments.host, variables[0])
+        output.say(f"{host.title} keeps {variables[0]}: {remedy}")
     return 0

@@ -30,7 +30,6 @@ PLACES = (PACKAGE / "runtimes/pi" / NAME, PACKAGE.parents[1] / "integrations/pi"
 
 
 def execute(arguments: Namespace) -> None:
-    """Install or remove the extension, and say what was done."""
     place = agent_folder(os.environ) / "extensions" / NAME
     try:
         there = place.exists()

@@ -25,6 +25,5 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Go on with a run, and print the result."""
     task = whole_task(arguments.task, ())
     return delegate_to(Request("", task, check=arguments.check, resume=arguments.run), arguments)

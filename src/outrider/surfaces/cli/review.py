@@ -29,7 +29,6 @@ Told = tuple[str, dict[str, Any]]
 
 
 def _diff(run: WriterRun, arguments: Namespace) -> None:
-    """Print the changes."""
     only = _paths_in(run, arguments.path)
     changes, drawn = review(run)
     if only:
@@ -101,7 +100,6 @@ def _paths_in(run: WriterRun, given: Iterable[str]) -> list[str]:
 
 
 def _say_reasons(title: str, reasons: Sequence[PathReason]) -> None:
-    """Print paths with their reasons on stderr."""
     for line in (title, *(f"  {one.path}: {one.reason}" for one in reasons)) if reasons else ():
         output.say(line)
 
@@ -114,8 +112,7 @@ class ReviewCommand:
     """One of these commands; for the parser it is what a module of a command is."""
 
     EXAMPLES: str
-    act: Callable[[WriterRun, Namespace], Told | None]
-    """Does it, and returns what is printed."""
+    act: Callable[[WriterRun, Namespace], Told | None]  # does it, and returns what is printed
     ARGUMENTS: tuple[Any, ...] = (_RUN,)
 
     def execute(self, arguments: Namespace) -> int:

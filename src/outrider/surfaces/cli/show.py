@@ -1,14 +1,14 @@
 """`outrider show`: what a run said, or any part of it, without asking a model again."""
 
-import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from outrider.delegation.run_handle import result_of
+from outrider.protocol import jsonl
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
@@ -106,18 +106,14 @@ def _write_record(run: RecordedRun, wanted: range) -> None:
 def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
     as_json = as_json or not sys.stdout.isatty()
     for line in (line for number, line in numbered_lines(session) if number in wanted):
-        try:
-            event: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            continue  # the last line of a run that goes on may be half written
-        if as_json:
+        event = jsonl.decoded_object(line.encode())  # the last one may be half written as yet
+        if event and as_json:
             output.write_json_text(line.rstrip("\n"))
-        else:
-            output.write_clean(_event_line(cast("dict[str, Any]", event)) + "\n")
+        elif event:
+            output.write_clean(_event_line(event) + "\n")
 
 
 def _event_line(event: Mapping[str, Any]) -> str:
-    """Return an event as a line: when, what, and what it says."""
     kind, at = pad(clean_line(str(event.get("type", "?"))), 15), event.get("at")
     seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
     words = fit(clean_line(event_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)

@@ -25,8 +25,7 @@ ARGUMENTS = (
     flag("--all", "stop every run that is running"),
     argument("--agent", metavar="NAME", help="stop every run of this agent"),
 )
-MAX_STOP_SECONDS = 30.0
-"""A child has five seconds to end by itself, and the machine may be busy."""
+MAX_STOP_SECONDS = 30.0  # a child has five seconds to end by itself, and the machine may be busy
 
 
 def execute(arguments: Namespace) -> int:
@@ -34,9 +33,12 @@ def execute(arguments: Namespace) -> int:
     given = (bool(arguments.run), arguments.all, arguments.agent is not None)
     if sum(given) != 1:
         raise bad_call("stop needs either RUN, --all or --agent", "stop")
-    runs = _asked_for(arguments)
+    folder, agent = runs_folder(os.environ), arguments.agent
+    runs = [find_run(folder, name) for name in arguments.run]
+    if not runs:
+        runs = [one for one in running_runs(folder) if agent in (None, one.known.get("agent"))]
     asyncio.run(_stop(runs))
-    states = {run.id: find_run(run.folder.parent, run.id).state for run in runs}
+    states = {run.id: find_run(folder, run.id).state for run in runs}
     if arguments.json:
         rows = [{"runId": run_id, "state": state} for run_id, state in states.items()]
         output.write_json({"runs": rows})
@@ -46,13 +48,6 @@ def execute(arguments: Namespace) -> int:
     if not states:
         output.say("nothing is running.")
     return EXIT_FAILED if "running" in states.values() else 0
-
-
-def _asked_for(arguments: Namespace) -> list[RecordedRun]:
-    runs, agent = runs_folder(os.environ), arguments.agent
-    if arguments.run:
-        return [find_run(runs, name) for name in arguments.run]
-    return [run for run in running_runs(runs) if agent in (None, run.known.get("agent"))]
 
 
 async def _stop(runs: list[RecordedRun]) -> None:

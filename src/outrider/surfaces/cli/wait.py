@@ -27,7 +27,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Wait, print the answers, and return the exit code."""
     handles = [RunHandle.find(name) for name in arguments.run]
     results = asyncio.run(_ended(handles, arguments))
     codes = [print_ended(result, as_json=arguments.json) for result in results]

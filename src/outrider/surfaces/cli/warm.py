@@ -27,7 +27,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> None:
-    """Show the warm processes, or stop them."""
     if arguments.status == arguments.stop:
         raise bad_call("give either --status or --stop", "warm")
     servers = UserForkServer(os.environ, minutes=0)

@@ -17,6 +17,7 @@ from outrider.settings.places import runs_folder
 from outrider.surfaces.cli.run import print_ended
 from outrider.surfaces.parser import argument
 from outrider.surfaces.terminal.progress import Row, View
+from outrider.surfaces.transcript import new_text
 
 EXAMPLES = """\
 examples:
@@ -67,12 +68,8 @@ async def _follow(run: RecordedRun, key: str, view: View) -> ToolResult:
     return result
 
 
-def _text_of(output: Path) -> str:
-    return output.read_text("utf-8", "ignore") if output.exists() else ""
-
-
 async def _follow_text(output: Path, view: View) -> None:
     """Show the text of a message as it comes: the transcript has it only when it is whole."""
     while True:
-        view.show_answer(_text_of(output))
+        view.show_answer(new_text(output, 0)[0])
         await asyncio.sleep(LOOK_EVERY_SECONDS)

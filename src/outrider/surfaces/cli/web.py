@@ -28,7 +28,6 @@ ARGUMENTS = (
 
 
 def execute(arguments: Namespace) -> int:
-    """Search or fetch, and print what was found."""
     settings = load_settings(working_directory(arguments.cwd), os.environ)
     output.warn(settings.warnings)
     if not settings.config.web.enabled:

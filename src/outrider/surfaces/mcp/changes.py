@@ -12,7 +12,7 @@ from outrider.delegation.landing import changes_of, check_may_land, settle, writ
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
-from outrider.protocol.data import as_list, as_object
+from outrider.protocol.data import as_list
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.quoting import harmless_line
@@ -55,7 +55,10 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
         return changes_result(run_id, changes, text, project.config.mcp.result_bytes)
     if action == "land":
         check_may_land(project.config, run_id)
-    if not (action == "land" and _lands_by_itself(project, run_id)):
+    # A completed run lands without a question where the person's settings let it.
+    by_itself = project.config.subagents.land == "auto" and action == "land"
+    outcome = find_run(runs_folder(project.env), run_id).state
+    if not (by_itself and outcome == Outcome.COMPLETED):
         await _ask(request, action, run, chosen, only)
     try:
         await finish(asyncio.to_thread(settle, run, action, project.env, only=only))
@@ -74,12 +77,6 @@ def _is_meant(one: FileDiff, run: WriterRun, action: str, only: Sequence[str]) -
     return is_left and (not only or is_in(path, *only))
 
 
-def _lands_by_itself(project: Project, run_id: str) -> bool:
-    """Whether the person's settings let this run land without a question."""
-    outcome = find_run(runs_folder(project.env), run_id).state
-    return project.config.subagents.land == "auto" and outcome == Outcome.COMPLETED
-
-
 async def _ask(
     request: ClientRequest, action: str, run: WriterRun, chosen: list[FileDiff], only: list[str]
 ) -> None:
@@ -93,7 +90,5 @@ async def _ask(
     names = fit(clean_line(", ".join(one.file.path for one in chosen)), MAX_ASKED_PATHS)
     what, folder = f"{totals(chosen)}: {names}", clean_line(str(run.project))
     message = QUESTIONS[action].format(run=run_id, folder=folder, what=what)
-    asked: Json = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
-    answer = await request.ask(f"{action} {run_id} {what}", "elicitation/create", asked)
-    if as_object(answer).get("action") != "accept":
+    if not await request.agrees(f"{action} {run_id} {what}", message):
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, "The person said no. Nothing was changed.")

@@ -66,6 +66,12 @@ class ClientRequest:
         state = {"requestState": json.dumps(answers), "inputRequests": asked}
         raise _InputRequired({"resultType": "input_required", **state})
 
+    async def agrees(self, key: str, question: str) -> bool:
+        """Whether the person says yes to a question; anything else means no."""
+        asked: Json = {"message": question, "requestedSchema": {"type": "object", "properties": {}}}
+        answer = await self.ask(key, "elicitation/create", asked)
+        return as_object(answer).get("action") == "accept"
+
     async def root(self) -> str | None:
         """Return the client's first folder; None where it names none."""
         if not self.client.is_stateless:
@@ -135,7 +141,6 @@ class ClientConnection:
         del self._incoming[handshake.MAX_MESSAGE_BYTES + 1 :]  # enough to know that it is too long
 
     def send(self, message: Json) -> None:
-        """Send one message."""
         if not self.outgoing:
             self._loop.add_writer(self._stdout, self._on_writable)
         self.outgoing += handshake.as_line(message)
@@ -150,7 +155,6 @@ class ClientConnection:
             self._loop.remove_writer(self._stdout)
 
     def notify(self, method: str, params: Json) -> None:
-        """Send a notification."""
         self.send({"method": method, "params": params})
 
     def _take(self, message: Json) -> None:

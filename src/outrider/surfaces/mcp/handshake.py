@@ -50,7 +50,6 @@ class Client:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it is of the stateless era."""
         return self.version == STATELESS_VERSION
 
     @property
@@ -127,7 +126,6 @@ def read_message(line: bytes) -> Json:
 
 
 def as_line(message: Json) -> bytes:
-    """Return a message as a line."""
     return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
 
 

@@ -4,19 +4,24 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import builtin_agent, builtin_agents, discover
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
-from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.depth import check_depth
-from outrider.delegation.profiles import SubAgentManager, SubAgentTool, offered_tools
+from outrider.delegation.profiles import (
+    SubAgentManager,
+    SubAgentTool,
+    agent_line,
+    delegation_policy,
+    offered_tools,
+)
 from outrider.protocol.data import as_list, member
 from outrider.protocol.errors import Refusal
-from outrider.protocol.text import one_line, printable
 from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, CommandsConfig, Config
 from outrider.surfaces.mcp.handshake import Client, Json
@@ -147,12 +152,9 @@ class Offer:
             off = replace(config.subagents, enabled=False)
             return replace(config, subagents=off, commands=CommandsConfig(False)), [], ""
         trusted = is_trusted(self.folder, os.environ, config)
-
-        def runs(agent: AgentDefinition) -> bool:
-            clearance, _ = may_run(agent, config, trusted=trusted, interactive=can_ask)
-            return clearance is not Clearance.REFUSE
-
-        return config, [*filter(runs, discover(self.folder, os.environ).agents.values())], ""
+        may = partial(may_run, config=config, trusted=trusted, interactive=can_ask)
+        agents = discover(self.folder, os.environ).agents.values()
+        return config, [one for one in agents if may(one)[0] is not Clearance.REFUSE], ""
 
 
 def first_root(answer: object) -> str | None:
@@ -181,10 +183,7 @@ def _lines(tool: SubAgentTool, agents: list[AgentDefinition]) -> Iterator[str]:
     yield (text := f"{tool.description} {WHEN}")
     room = MAX_DESCRIPTION_BYTES - len(text)
     for agent in agents if tool.profile.agent_arg else ():
-        words = one_line(printable(agent.description), MAX_AGENT_CHARACTERS) or "no description"
-        if agent.source is Source.PROJECT:  # a repository's words stay data
-            words = f'''"{words.replace('"', "'")}"'''
-        line = f"- {agent.name}: {words}"
+        line = agent_line(agent, MAX_AGENT_CHARACTERS)
         room -= len(line.encode()) + 1
         if room < 0:
             return

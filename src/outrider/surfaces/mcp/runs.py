@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from outrider.delegation.background import start_background
-from outrider.delegation.confirmation import Confirm
 from outrider.delegation.perform import Caller, perform_prepared
-from outrider.delegation.preparation import Prepared, prepare
+from outrider.delegation.preparation import Confirm, Prepared, prepare
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request, invalid
@@ -57,7 +56,6 @@ class Run:
     task: "asyncio.Task[Details | None]" = field(init=False)
 
     def on_start(self, _prepared: Prepared, run_id: str) -> None:
-        """Take in that the child starts."""
         self.id = run_id
 
     def on_event(self, event: Event) -> None:
@@ -170,10 +168,7 @@ class Runs:
         return call_result(details, most) if details else recorded_result(run.id, most)
 
     async def wait_for(self, request: ClientRequest, run_id: str, seconds: float) -> Json | None:
-        """Return a handle on a run of any process that doesn't end in time; None if it has ended.
-
-        Raises `Refusal`.
-        """
+        """Return a handle on a run that doesn't end in time, None if it has; raises `Refusal`."""
         if run := next((one for one in self._runs if one.id == run_id), None):
             if not await run.wait_for_end(request, seconds):
                 return handle(run_id)

@@ -84,13 +84,11 @@ class McpServer:
             return call_result(refused(told).details, 0)
 
     async def _confirm(self, request: ClientRequest, agent: AgentDefinition, reason: str) -> bool:
-        """Ask the person about a repository's agent, once; anything but a yes means no."""
-        if agent not in self._confirmed:
-            form: Json = {"type": "object", "properties": {}}
-            question = {"message": f"{reason}. Let it run?", "requestedSchema": form}
-            answer = await request.ask("confirm", "elicitation/create", question)
-            if as_object(answer).get("action") == "accept":
-                self._confirmed.add(agent)
+        """Ask the person about a repository's agent, once."""
+        if agent not in self._confirmed and await request.agrees(
+            "confirm", f"{reason}. Let it run?"
+        ):
+            self._confirmed.add(agent)
         return agent in self._confirmed
 
     async def _read_on(self, request: ClientRequest, given: Json, config: Config) -> Json | None:

@@ -17,7 +17,8 @@ from outrider.settings.places import home
 from outrider.surfaces.page import runs
 from outrider.surfaces.page.server import WEB
 
-MODULES = ("dom", "api", "dialog", "markdown", "list", "steps", "run", "app")
+_SHARED = ("dom", "api", "dialog", "markdown", "list")
+MODULES = (*_SHARED, "map", "steps", "receipt", "changes", "run", "app")
 """Each before those that import it."""
 MAX_EVENT_BYTES = 100_000
 
@@ -28,20 +29,23 @@ async def exported(run: RecordedRun, env: Mapping[str, str]) -> tuple[str, list[
         raise invalid(f"Run {run.id} is still running: export it when it has ended.")
     lines = [one async for some in followed(run.folder) for one in some]
     events = [runs.bounded(one, MAX_EVENT_BYTES) for one in lines]
-    head, changes, rows = runs.head_of(run), None, list[Any]()
+    head, own = runs.head_of(run), f"/api/runs/{run.id}"
+    answers: dict[str, Any] = {own: head}
     for one in head["delegations"]:
         with suppress(OutriderError):  # deleted since
-            rows.append(runs.row_of(find_run(run.folder.parent, str(one.get("runId")))))
+            row = runs.row_of(find_run(run.folder.parent, str(one.get("runId"))))
+            answers[f"/api/runs/{row['runId']}"] = row
     with suppress(OSError, OutriderError):
-        changes = runs.changes_in(run.id, env) if head["isWriter"] else None
+        if head["isWriter"]:
+            answers[f"{own}/changes"] = runs.changes_in(run.id, env)
     said = {
         "events of more than 100,000 bytes: ": sum(bool(one.get("isCut")) for one in events),
         "the steps of runs that it delegated: ": len(head["delegations"]),
-        "its changes, which can't be read": head["isWriter"] and changes is None,
+        "its changes, which can't be read": head["isWriter"] and f"{own}/changes" not in answers,
         "the end of its answer": len(head["answer"]) >= runs.MAX_ANSWER_BYTES,
     }
     left_out = [f"{one}{'' if how is True else f'{how:,}'}" for one, how in said.items() if how]
-    data = {"head": head, "events": events, "changes": changes, "rows": rows, "leftOut": left_out}
+    data = {"runId": run.id, "answers": answers, "events": events, "leftOut": left_out}
     # Once more: a diff isn't masked before, and this goes to others than whoever ran it.
     masker = Masker(runs.folder_of(run), str(home(env)), secret_environment_values(env))
     return _page(masker.value(data)[0]), left_out

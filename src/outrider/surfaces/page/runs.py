@@ -1,6 +1,5 @@
-"""The runs as the page shows them: rows that are read again when they change, and one run whole."""
+"""A run as the page shows it: its row in the list, its head, its steps and its changes."""
 
-import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -13,7 +12,6 @@ from outrider.delegation.landing import writer_run
 from outrider.delegation.request import invalid
 from outrider.delegation.run_handle import TranscriptLine, followed
 from outrider.delegation.session_history import recorded_events
-from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_list, as_object, member
 from outrider.records import runs as records
@@ -23,90 +21,41 @@ from outrider.surfaces.transcript import new_text
 from outrider.workspaces.layers.review import review
 
 Json = dict[str, Any]
-LOOK_EVERY_SECONDS = 1.0
-MAX_READ_AT_ONCE = 500
 TAIL_BYTES = 16 << 10
-MAX_ANSWER_BYTES = 1 << 20
+MAX_CELL, MAX_ANSWER_BYTES = 500, 1 << 20
 MAX_EVENT_BYTES, MAX_TEXT = 1_500, 6_000
 """How long an event and a message may be that are sent whole, before somebody opens them."""
 _LEFT_OUT = {"task", "output", "displayItems", "sessionFile", "outputFile", "folder", "kept"}
 
 
-class Listing:
-    """The rows of all runs, for all who look at them."""
-
-    def __init__(self, runs: Path) -> None:
-        self._runs = runs
-        self._rows: dict[str, tuple[int, int, Json]] = {}
-        """Of each run: when its folder changed, the version that its row came with, its row."""
-        self._version = 0
-        self._looking = asyncio.Lock()
-
-    async def news(self, seen: int) -> AsyncIterator[tuple[list[Json], int]]:
-        """Yield the rows that are new since a version, then those that change, each with theirs."""
-        while True:
-            async with self._looking:
-                left = await finish(asyncio.to_thread(self._look))
-            rows = [row for _, version, row in self._rows.values() if version > seen]
-            seen = self._version
-            yield rows, seen
-            await asyncio.sleep(0 if left else LOOK_EVERY_SECONDS)
-
-    def _look(self) -> int:
-        """Read what has changed, the newest first and not too many; return how many are left.
-
-        What is running changes all the time; of all else the folder does when anything does.
-        """
-        self._version += 1
-        found: dict[str, int] = {}  # also before the first run
-        with records.reading(self._runs), os.scandir(self._runs) as entries:
-            folders = (
-                one for one in entries if len(one.name) == 8 and one.is_dir(follow_symlinks=False)
-            )
-            found = {one.name: one.stat().st_mtime_ns for one in folders}
-        for name in self._rows.keys() - found.keys():
-            self._note(name, 0, {"runId": name, "state": "gone"})
-        stale = [name for name, stamp in found.items() if self._is_stale(name, stamp)]
-        stale.sort(key=lambda name: -found[name])
-        for name in stale[:MAX_READ_AT_ONCE]:
-            with suppress(FileNotFoundError):  # just deleted
-                self._note(name, found[name], row_of(records.read_run(self._runs / name)))
-        return len(stale[MAX_READ_AT_ONCE:])
-
-    def _is_stale(self, name: str, stamp: int) -> bool:
-        before, _, row = self._rows.get(name, (0, 0, Json()))
-        return stamp != before or row["state"] == "running"
-
-    def _note(self, name: str, stamp: int, row: Json) -> None:
-        _, version, known = self._rows.get(name, (0, 0, None))
-        self._rows[name] = (stamp, version if row == known else self._version, row)
-
-
 def row_of(run: RecordedRun) -> Json:
     """Return a run as the list shows it, with its last step and whether somebody has to act."""
-    calls = (one for one in _tail(run.folder) if one.get("type") == "tool_start")
+    calls = (one for one in tail(run.folder / SESSION) if one.get("type") == "tool_start")
     step = next((call_line(str(one.get("name")), one.get("args")) for one in calls), "")
-    row = {**run.summary, "step": step}
+    known = {**run.summary, "step": step}
+    row = {
+        key: value[:MAX_CELL] if isinstance(value, str) else value for key, value in known.items()
+    }
     if run.state == "running":
-        tail = [*_tail(run.folder)]
-        used = (as_object(one.get("usage")) for one in tail if one.get("type") == "turn_end")
-        return {**row, "usage": next(used, None), "needs": "question" if _asks(tail) else ""}
+        last = [*tail(run.folder / SESSION)]
+        used = (as_object(one.get("usage")) for one in last if one.get("type") == "turn_end")
+        return {**row, "usage": next(used, None), "needs": "question" if _asks(last) else ""}
     return {**row, "needs": "changes" if row.get("changes") == "pending" else ""}
 
 
-def _tail(folder: Path) -> Iterator[Json]:
-    """Yield the last events of a transcript, the last one first."""
-    with suppress(OSError), open(folder / SESSION, "rb") as session:
-        session.seek(max(0, session.seek(0, os.SEEK_END) - TAIL_BYTES))
-        for line in reversed(session.read().split(b"\n")):
+def tail(path: Path) -> Iterator[Json]:
+    """Yield the last objects of a file that has one on each line, the last one first."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        for line in reversed(file.read().split(b"\n")):
             with suppress(ValueError, RecursionError):
                 yield as_object(jsonl.decode(line))
 
 
-def _asks(tail: list[Json]) -> bool:
+def _asks(last: list[Json]) -> bool:
     """Whether a main agent waits for a person: it asked about a call that hasn't begun."""
     begun = set[object]()
-    for one in tail:
+    for one in last:
         if one.get("kind") == "permit":
             return one.get("name") not in begun
         begun |= {one.get("name")} if str(one.get("type")).startswith("tool_") else set()
@@ -163,14 +112,15 @@ async def run_news(folder: Path, start: int) -> AsyncIterator[tuple[str, Any, in
     Nothing is kept of them: whoever is cut off goes on from the place of the last one.
     """
     shown = 0
-    async for lines in followed(folder, start):
-        if lines:
-            start = lines[-1].end
-            yield "events", [bounded(one) for one in lines], start
-        text, size = new_text(folder / OUTPUT, shown)
-        if text or size < shown:
-            yield "text", {"text": text, "isNew": not shown or size < shown}, start
-            shown = size if text else 0
+    with suppress(FileNotFoundError):  # just deleted
+        async for lines in followed(folder, start):
+            if lines:
+                start = lines[-1].end
+                yield "events", [bounded(one) for one in lines], start
+            text, size = new_text(folder / OUTPUT, shown)
+            if text or size < shown:
+                yield "text", {"text": text, "isNew": not shown or size < shown}, start
+                shown = size if text else 0
     yield "end", {}, start
 
 

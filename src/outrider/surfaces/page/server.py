@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.landing import settle, writer_run
+from outrider.delegation.map.journal import maps_folder
 from outrider.delegation.request import invalid
 from outrider.delegation.run_handle import RunHandle
 from outrider.processes.shielding import finish
@@ -26,8 +27,9 @@ from outrider.protocol.data import as_object, to_json
 from outrider.protocol.errors import OutriderError
 from outrider.records.runs import RecordedRun, delete_run, find_run
 from outrider.settings.places import runs_folder
-from outrider.surfaces.page import runs
+from outrider.surfaces.page import maps, runs
 from outrider.surfaces.page.guard import Guard
+from outrider.surfaces.page.listing import Listing
 from outrider.surfaces.text import clean_line
 
 WEB = Path(__file__).with_name("web")
@@ -55,7 +57,7 @@ class Page:
 
     def __init__(self, opened: socket.socket, env: Mapping[str, str], editor: str | None) -> None:
         self._socket, self._env, self._editor = opened, env, editor
-        self._runs, self._listing = runs_folder(env), runs.Listing(runs_folder(env))
+        self._runs, self._listing = runs_folder(env), Listing(env)
         self._token = secrets.token_urlsafe(32)
         self.port: int = opened.getsockname()[1]
 
@@ -84,6 +86,8 @@ class Page:
             Route(f"{run}/news", self._news),
             Route(f"{run}/events/{{begin:int}}", self._event),
             Route(f"{run}/changes", self._changes),
+            Route("/api/maps/{map_id}", self._map),
+            Route("/api/maps/{map_id}/news", self._map_news),
         ]
         failing: Any = dict.fromkeys((OutriderError, OSError, ValueError), _failed)
         return Starlette(routes=routes, exception_handlers=failing)
@@ -115,6 +119,15 @@ class Page:
     async def _changes(self, request: Request) -> Response:
         run_id = self._run(request).id
         return _json(await finish(asyncio.to_thread(runs.changes_in, run_id, self._env)))
+
+    async def _map(self, request: Request) -> Response:
+        return _json(maps.row_of_map(self._journal(request), self._env))
+
+    async def _map_news(self, request: Request) -> Response:
+        return _stream(maps.map_news(self._journal(request), _place(request)))
+
+    def _journal(self, request: Request) -> Path:
+        return maps.find_map(maps_folder(self._env), request.path_params["map_id"])
 
     async def _act(self, request: Request) -> Response:
         """Do what a person said yes to."""

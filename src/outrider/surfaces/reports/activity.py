@@ -21,7 +21,6 @@ ARGUMENTS = ()
 
 
 def report(arguments: Namespace) -> Report:
-    """Return the sums of what is recorded."""
     sums = activity_summary(ActivityLog(state_home(os.environ)).lines())
     tables = [
         Table(COLUMNS, [{"what": name, **one} for name, one in group.items()], title)

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from outrider.agents.definitions import AGENT_FIELDS, is_agent_name, normal_name
 from outrider.agents.trust import Clearance
-from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.preparation import find_agent
+from outrider.delegation.profiles import policy_for
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
@@ -45,7 +45,6 @@ STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ",
 
 
 def report(arguments: Namespace) -> Report:
-    """Return the agents, or the one that is asked for."""
     match arguments.name:
         case []:
             return _all(open_project(arguments.cwd))

@@ -17,7 +17,7 @@ from outrider import __version__
 from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import working_directory
 from outrider.delegation.telemetry import telemetry_state
-from outrider.delegation.trial import try_delegation
+from outrider.delegation.trial import try_delegation, try_nodes
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_own_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
@@ -33,7 +33,7 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
 from outrider.surfaces import mcp_hosts
-from outrider.surfaces.parser import CWD, flag
+from outrider.surfaces.parser import CWD, argument, flag
 from outrider.surfaces.reports import modules
 from outrider.surfaces.reports.runs import landings
 from outrider.surfaces.table import Column, Report, Row, Table
@@ -57,12 +57,11 @@ examples:
 ARGUMENTS = (
     CWD,
     flag("--all", "show every check, not only problems and a line for each group"),
+    argument("--on", metavar="CLUSTER", help="check the nodes of a cluster instead: ray"),
     flag("--online", "also send a request to each provider that has a key"),
 )
 
-LOW_FREE_BYTES = 1 << 30
-MAX_CHECK_SECONDS = 90.0
-MAX_PROGRAM_SECONDS = 10.0  # for one that tells its version
+LOW_FREE_BYTES, MAX_CHECK_SECONDS, MAX_PROGRAM_SECONDS = 1 << 30, 90.0, 10.0
 NOT_ASKED = "not tried without --online"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
@@ -79,8 +78,8 @@ Check = Callable[[], Findings]
 
 
 def report(arguments: Namespace) -> Report:
-    """Return what was found."""
-    checks = list(_checks(working_directory(arguments.cwd), online=arguments.online))
+    folder, on = working_directory(arguments.cwd), arguments.on
+    checks = list(try_nodes(on) if on else _checks(folder, online=arguments.online))
     rows = [
         {"group": group, "name": name, "status": status, "message": message}
         for (group, name, _), found in zip(checks, asyncio.run(_run_checks(checks)), strict=True)
@@ -88,7 +87,7 @@ def report(arguments: Namespace) -> Report:
     ]
     groups = {name: [one for one in rows if one["group"] == name] for name, _, _ in checks}
     data = {"status": _worst(rows), "checks": rows}
-    if arguments.all:
+    if arguments.all or on:
         tables = (Table(COLUMNS, found, name, wraps=True) for name, found in groups.items())
         return Report(data, tuple(tables))
     problems = [one for one in rows if one["status"] in ("warn", "fail")]
@@ -284,7 +283,6 @@ def _background(loginctl: str | None) -> Findings:
 
 
 def _left_over(project: Project, runs: Path) -> Findings:
-    """Look for processes of runs that have ended."""
     for pid, run in left_over(runs):
         command = project.masker.text(command_line(pid))
         yield "warn", f"process {pid} of run {run}: {command}; end it with: kill {pid}"

@@ -13,6 +13,5 @@ COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
 
 
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
-    """Return the list of commands: the reports, or those of another surface."""
     rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
     return Report({"commands": rows}, (Table(COLUMNS, rows, wraps=True),))

@@ -29,7 +29,6 @@ ARGUMENTS = (
 
 
 def report(arguments: Namespace) -> Report:
-    """Return what was done."""
     wanted = {kind.removesuffix("s") for kind in KINDS if getattr(arguments, kind)}
     lines = [
         {**line, "at": datetime.fromtimestamp(min(max(line["at"], 0), MAX_TIME), UTC).isoformat()}

@@ -23,7 +23,6 @@ SETTINGS = (Column("setting", colour="cyan"), Column("value", lambda row: as_tex
 
 
 def report(arguments: Namespace) -> Report:
-    """Return the language servers."""
     project = open_project(arguments.cwd)
     servers = [row for row, _ in language_servers(project)]
     values = ({"setting": key.name, "value": value} for key, value in effective(project.config))

@@ -32,7 +32,6 @@ Subject = ModelChoice | str | ServerDescription | None
 
 
 def report(arguments: Namespace) -> Report:
-    """Return what is on here."""
     project = open_project(arguments.cwd)
     rows = [*_tools(project), *(row for row, _ in services(project)), *_hosts()]
     tables = (Table((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
@@ -69,7 +68,6 @@ def services(project: Project) -> Iterator[tuple[Row, Subject]]:
 
 
 def _hosts() -> Iterator[Row]:
-    """Yield the hosts that the MCP server can be registered with."""
     for name, host in HOSTS.items():
         on = bool(host.server(host.path))
         why = f"registered in {host.path}" if on else f"not registered: outrider mcp install {name}"

@@ -107,7 +107,6 @@ async def _progress(run: RecordedRun) -> Row:
 
 
 def _is_filtered(arguments: Namespace) -> bool:
-    """Whether only some runs are asked for."""
     named = (getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
     return arguments.running or any(named)
 

@@ -57,7 +57,6 @@ class Moving:
         self._width, self._sizes = 0, list[int]()
 
     def start(self) -> None:
-        """Begin to draw."""
         with suppress(OSError, termios.error):
             self._mode = mode = termios.tcgetattr(2)
             self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
@@ -73,7 +72,6 @@ class Moving:
         self._tick()
 
     def stop(self) -> None:
-        """Remove the lines."""
         if self._timer is not None:
             self._timer.cancel()
         with suppress(OSError, termios.error):  # a terminal that is gone must not cost the answer
@@ -100,7 +98,6 @@ class Moving:
             self.console.print((_line if fits else Text)(line, "dim"))
 
     def show_markdown(self, block: str) -> None:
-        """Print Markdown above."""
         with suppress(OSError):
             if block.strip():
                 self._refit()

@@ -16,8 +16,8 @@ DRAW_SECONDS, SAY_SECONDS, BAR = 0.25, 60.0, 20
 class MapBar:
     """Shows a map at work. Drawn by hand: a library would take more time than the rest of it."""
 
-    def __init__(self, work: Map, total: int | None) -> None:
-        self._work, self._total, self._is_plain = work, total, output.is_plain(sys.stderr)
+    def __init__(self, work: Map) -> None:
+        self._work, self._is_plain = work, output.is_plain(sys.stderr)
         self._next: asyncio.TimerHandle | None = None
 
     def tick(self) -> None:
@@ -42,7 +42,7 @@ class MapBar:
 
     def line(self) -> str:
         """`[###   ] 45 of 100 · 8 running · 2 failed · 1,234 tokens · $0.1200 · 3.4/s · …`."""
-        work, tally, total, now = self._work, self._work.tally, self._total, time.monotonic()
+        work, tally, total, now = self._work, self._work.tally, self._work.total, time.monotonic()
         rate = (tally.done - tally.recorded) / max(now - tally.begun, 0.001)
         parts = [f"{len(work.running)} running", f"{tally.failed} failed", spent_words(work)]
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")

@@ -20,7 +20,6 @@ class Streamed:
         return "".join((*self._lines, *self._last))
 
     def add(self, piece: str) -> None:
-        """Take in what comes next."""
         *lines, rest = piece.split("\n")
         if lines:
             lines[0] = "".join((*self._last, lines[0]))

@@ -56,7 +56,6 @@ def watch_reader(stop: Callable[[], None]) -> None:
 
 
 def reader_has_gone() -> bool:
-    """Whether nobody can read stdout any more."""
     (hung_up := select.poll()).register(1, 0)
     return bool(hung_up.poll(0))
 
@@ -75,13 +74,11 @@ def coloured(text: str, colour: str | None) -> str:
 
 
 def say(message: str) -> None:
-    """Print one line on stderr."""
     with suppress(OSError, ValueError):
         print(f"outrider: {clean_line(message)}", file=sys.stderr, flush=True)
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Print each warning on stderr."""
     for warning in warnings_of(warnings):
         say(warning)
 

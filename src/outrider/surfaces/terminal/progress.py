@@ -31,19 +31,17 @@ MAX_STEPS = 5
 MAX_STEP = 30  # columns for what an agent does: the rest of its row has to be seen too
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Row:
     """An agent at work, and how far it is."""
 
     name: str
     begun: float = field(default_factory=time.monotonic)
     turn: int = 0
-    steps: list[str] = field(default_factory=list[str])
-    """The last tool calls: `grep idleTimeout`."""
+    steps: list[str] = field(default_factory=list[str])  # the last tool calls: `grep idleTimeout`
     usage: Usage = field(default_factory=Usage)
 
     def take(self, event: events.Event) -> None:
-        """Take in one more of its events."""
         match event:
             case events.TurnStartEvent(turn=turn):
                 self.turn = turn
@@ -245,10 +243,7 @@ def _opening(prepared: Prepared, run_id: str) -> str:
 
 
 def summary(result: SingleResult, run_id: str = "") -> list[str]:
-    """Return the lines a run ends with: its outcome, what it used, and where to read more.
-
-    The id is left out where the caller names it.
-    """
+    """Return the lines a run ends with; its id is left out where the caller names it."""
     calls, errors = (int(result.receipt.get(name, 0)) for name in ("toolCalls", "toolErrors"))
     parts = [
         count(result.usage.turns, "turn"),

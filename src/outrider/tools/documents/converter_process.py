@@ -45,7 +45,6 @@ class _Unconvertible(Exception):
 
 
 def give_up_rights(told: dict[str, Any]) -> None:
-    """Take limits."""
     limits = {
         resource.RLIMIT_AS: told["memoryBytes"],
         resource.RLIMIT_CPU: told["seconds"],
@@ -112,11 +111,9 @@ def _packed_kind(data: bytes) -> str:
 
 
 def converter(kind: str) -> Any:
-    """Return the converter for one kind; raises `ImportError` where it isn't installed.
-
-    Importing `markitdown` itself loads the packages of all kinds, a model that guesses kinds and
-    an HTTP client, several times what one kind needs. Bare packages in its place load only that.
-    """
+    """Return the converter for one kind; raises `ImportError` where it isn't installed."""
+    # Importing `markitdown` itself loads the packages of all kinds, a model that guesses kinds and
+    # an HTTP client, several times what one kind needs. Bare packages in its place load only that.
     spec = find_spec("markitdown")
     for folder in (spec and spec.submodule_search_locations) or ():
         for name in ("markitdown", "markitdown.converters"):

@@ -83,15 +83,9 @@ async def _run_converter(
     told = {"suffix": Path(name).suffix.lower(), "seconds": int(seconds) + 1, **limits}
     # It learns nothing of its surroundings but where its packages are.
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
-    process = await cells.start(
-        *(sys.executable, "-PB", _CONVERTER, json.dumps(told)),
-        stdin=file,
-        stdout=output,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd="/",
-        env=env,
-        start_new_session=True,
-    )
+    command = (sys.executable, "-PB", _CONVERTER, json.dumps(told))
+    pipes = {"stdin": file, "stdout": output, "stderr": asyncio.subprocess.DEVNULL}
+    process = await cells.start(*command, **pipes, cwd="/", env=env, start_new_session=True)
     try:
         async with asyncio.timeout(seconds):
             return await process.wait()

@@ -1,17 +1,24 @@
-"""The tool `edit`: exact replacements in a file, all of them or none."""
+"""The tool `edit`: exact replacements in a file, all of them or none, and a short diff of them."""
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import islice, pairwise
+from os.path import commonprefix
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
-from outrider.tools.files.diffs import change
 from outrider.tools.files.text import Encoding, detect, shown_size
 from outrider.workspaces.place import MAX_CONTENT_BYTES, FileVersion
 
 MAX_EDITS = 200
 MAX_PLACES_NAMED = 10
+MAX_COMPARED_LINES = 1_000
+MAX_DIFF_LINES = 80
+MAX_LINE_CHARACTERS = 300
+_CONTEXT_LINES = 2
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)")
 
 
 class Edit(TypedDict):
@@ -69,12 +76,10 @@ def editable_text(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     encoding = detect(old.content, old.size)
     if encoding is None:
         raise ToolFault(ToolCode.TOO_LARGE, f"{shown} is not text: it can't be edited")
-    try:
+    with suppress(UnicodeError):
         text = encoding.decode(old.content)
         if encoding.encode(text) == old.content:
             return encoding, text
-    except UnicodeError:
-        pass
     # The first bytes misled. As Latin-1 every byte stays as it is.
     encoding = Encoding("latin-1")
     return encoding, encoding.decode(old.content)
@@ -159,3 +164,27 @@ def ended_alike(old: str, new: str, crlf: bool) -> str:
 
 def _line_at(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
+
+
+def change(before: str, after: str) -> dict[str, Any]:
+    """Return how many lines a change removed and added, and a diff of it unless it is too large."""
+    old, new = before.splitlines(), after.splitlines()
+    start = len(commonprefix((old, new)))  # noqa: RUF071  # of lines, not of paths
+    end = len(commonprefix((old[start:][::-1], new[start:][::-1])))  # noqa: RUF071
+    removed, added = len(old) - start - end, len(new) - start - end
+    if max(removed, added) > MAX_COMPARED_LINES:
+        return {"removed": removed, "added": added, "diff": ""}
+    first = max(0, start - _CONTEXT_LINES)
+    tail = end - min(end, _CONTEXT_LINES)
+    parts = old[first : len(old) - tail], new[first : len(new) - tail]
+    unified = difflib.unified_diff(*parts, n=_CONTEXT_LINES, lineterm="")
+    # Without the header; hunks have line numbers of the whole new text.
+    lines = [
+        f"@@ line {first + int(hunk[1])} @@" if (hunk := _HUNK.match(line)) else line
+        for line in islice(unified, 2, None)
+    ]
+    shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
+    if len(lines) > len(shown):
+        shown.append(f"[{len(lines) - len(shown)} more lines of diff]")
+    removed, added = (sum(line.startswith(sign) for line in lines) for sign in "-+")
+    return {"removed": removed, "added": added, "diff": "\n".join(shown)}

@@ -14,8 +14,7 @@ _INNER_BRACES = re.compile(r"\{([^{}]*)\}")
 _PLAIN = re.compile(r"[\w.*?+@%=~ -]+", re.ASCII)
 
 NameTest = Callable[[str], object]
-PathTest = tuple[NameTest | None, ...]
-"""A test for each name of a path; None stands for any number of names (`**`)."""
+PathTest = tuple[NameTest | None, ...]  # for each name of a path; None: any number (`**`)
 
 
 class Glob:
@@ -53,9 +52,7 @@ def _path_test(pattern: str) -> PathTest:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if parts and parts[-1] == "**":
         parts.append("*")  # all that is in a folder, but not the folder
-    return tuple(
-        None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts
-    )
+    return tuple(None if one == "**" else re.compile(fnmatch.translate(one)).match for one in parts)
 
 
 def _passes(names: Sequence[str], tests: PathTest) -> bool:

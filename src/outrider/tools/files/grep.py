@@ -33,8 +33,8 @@ MAX_BYTES_SEARCHED = 64 * 1024 * 1024
 MAX_BYTES_MASKED = 32 * 1024 * 1024
 _WITHOUT_UNICODE = re.compile(r"\?[A-Za-z]*-[A-Za-z]*u[A-Za-z]*[:)]")
 
-Hit = tuple[int, int]
-"""The number of a line that matches, and where in it the first match begins, in bytes."""
+Line = dict[str, Any]
+Hit = tuple[int, int]  # the number of a line that matches, and its match's first byte in it
 
 
 @dataclass(slots=True)
@@ -87,10 +87,7 @@ class Matches:
                 break
 
 
-def _lines(
-    block: Block, hits: Sequence[Hit], matching: set[int], context: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the hits and those around them, in order."""
+def _lines(block: Block, hits: Sequence[Hit], matching: set[int], context: int) -> Iterator[Line]:
     lines = block.content.split(b"\n")
     columns = dict(hits)
     done, end = 0, block.first + block.lines
@@ -173,8 +170,7 @@ def grep(
     arguments = ["--crlf", f"--regexp={pattern}"]
     arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
     arguments += ["--fixed-strings"] if literal else []
-    max_bytes = MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED
-    matches = Matches(limit, context, max_bytes)
+    matches = Matches(limit, context, MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED)
     workspace, too_long, unreadable = tool_context.workspace, 0, 0
     place = workspace.resolve(path)
     if place.is_folder:
@@ -189,20 +185,12 @@ def grep(
         file = workspace.below(place, found["path"]) if place.is_folder else place
         found["path"] = file.shown
         tool_context.effects.file_read(file.path)
-    return {
-        "matches": matches.total,
-        "files": matches.files,
-        "shown": matches.shown,
-        "exact": matches.complete,
-        "longLines": too_long,
-        "unreadable": unreadable,
-        "results": matches.kept,
-    }
+    data = {"matches": matches.total, "files": matches.files, "shown": matches.shown}
+    data |= {"exact": matches.complete, "longLines": too_long, "unreadable": unreadable}
+    return {**data, "results": matches.kept}
 
 
-def _search(
-    context: ToolContext, blocks: Iterator[Block], arguments: list[str], matches: Matches
-) -> int:
+def _search(context: ToolContext, blocks: Iterator[Block], how: list[str], matches: Matches) -> int:
     """Search blocks of files, many at a time; returns how many lines are too long for that."""
     # What is masked beyond the limit is masked in vain.
     size = MAX_BLOCK_BYTES if context.mask is None else MAX_BYTES_MASKED // 32
@@ -213,16 +201,15 @@ def _search(
         too_long += sum(block.is_too_long for block in batch)
         content = b"".join(block.content for block in batch)
         # Twice as many as are counted: some may be dropped.
-        found = _by_block(batch, matching_lines(context, arguments, content, 2 * MAX_COUNTED))
+        found = _by_block(batch, matching_lines(context, how, content, 2 * MAX_COUNTED))
         if only_secrets is not None:
-            found = _without_secrets(context, only_secrets, arguments, list(found))
+            found = _without_secrets(context, only_secrets, how, list(found))
         for block, hits in found:
             matches.take(block, hits)
     return too_long
 
 
 def _batch(blocks: Iterator[Block], size: int) -> Iterator[Block]:
-    """Yield as many of the next blocks as are searched at once."""
     for block in blocks:
         yield block
         size -= len(block.content)
@@ -263,11 +250,9 @@ def _without_secrets(
 def _search_folder(
     context: ToolContext, place: Place, glob: Glob, arguments: list[str], matches: Matches
 ) -> tuple[int, int]:
-    """Search a folder; returns how many lines are too long for that, and unreadable entries.
-
-    ripgrep only proposes files: what they hold is read through the workspace, which no link that
-    was put in ripgrep's way leads out of the tree.
-    """
+    """Search a folder; returns how many lines are too long for that, and unreadable entries."""
+    # ripgrep only proposes files: what they hold is read through the workspace, which no link that
+    # was put in ripgrep's way leads out of the tree.
     workspace, above = context.workspace, place.path.rstrip("/")
     with workspace.open_folder(place) as folder:
         proposed, search = _propose(context, folder, arguments)
@@ -283,8 +268,7 @@ def _propose(
     context: ToolContext, folder: OpenFolder, arguments: list[str], *how: str
 ) -> tuple[list[str], RipgrepProcess]:
     """Return the files that ripgrep finds a match in, and what it says about the others."""
-    command = [*arguments, "--files-with-matches", "--null", *how]
-    with searching(context, command, folder) as search:
+    with searching(context, [*arguments, "--files-with-matches", "--null", *how], folder) as search:
         paths, status = search.paths(), search.status()
     if status < 0 and not how:
         # Perhaps by a line too long for its memory. Mapped files take none, but more time.

@@ -35,8 +35,7 @@ class Block:
     first: int  # the number of the first line
     content: bytes  # the lines, each ended by a newline
     lines: int
-    above: bytes = b""
-    """What comes before it in the file, as far as that may tell what is secret."""
+    above: bytes = b""  # what comes before it in the file, as far as that may tell what is secret
     shown: dict[int, str] = field(default_factory=dict[int, str])
     """By their numbers, the lines that are shown as something else."""
 
@@ -46,10 +45,8 @@ class Block:
         return self.content is _TOO_LONG
 
     def hide_secrets(self, mask: Masker) -> dict[int, bytes]:
-        """Let its secrets be shown masked; returns those lines as they are searched.
-
-        The mask must hide secrets only: anything else in a masked line is taken for the line's own.
-        """
+        """Let its secrets be shown masked; returns those lines as they are searched."""
+        # The mask must hide secrets only: anything else in a masked line is taken for its own.
         found = None if b"\0" in self.content else detect(self.content, len(self.content))
         # The file's own mark is no longer there, so one that is found here is text.
         codec = found.codec if found and not found.mark else Encoding().codec
@@ -75,7 +72,8 @@ def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
     for content in _whole_lines(chunks):
         if not binary and b"\0" in content:
             return
-        block = Block(path, first, content, content.count(b"\n"), _last_lines(before))
+        above = b"\n".join(before.rsplit(b"\n", LINES_ABOVE + 1)[-LINES_ABOVE - 1 :])
+        block = Block(path, first, content, content.count(b"\n"), above)
         if block.is_too_long:
             block.shown[first] = "[a line too long to search]"
         yield block
@@ -85,13 +83,6 @@ def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
 
 def _texts(lines: bytes, codec: str) -> list[str]:
     return lines.decode(codec, "replace").replace("\r\n", "\n").split("\n")[:-1]
-
-
-def _last_lines(content: bytes) -> bytes:
-    at = len(content) - 1
-    for _ in range(LINES_ABOVE):
-        at = content.rfind(b"\n", 0, max(at, 0))
-    return content[at + 1 :]
 
 
 def _chunks(start: bytes, file: BinaryIO, encoding: Encoding) -> Iterator[bytes]:

@@ -73,15 +73,10 @@ def read(
     if not lines and offset > max(end, 1):
         has = f"the file has {end} line{'' if end == 1 else 's'}"
         raise ToolFault(ToolCode.BAD_PARAMETER, f"offset {offset} is past the end: {has}")
-    return about | {
-        "kind": "text",
-        "encoding": encoding.shown,
-        "startLine": offset,
-        "lines": lines,
-        "totalLines": None if left is None else end + left,
-        "nextOffset": None if left == 0 else end + 1,
-        "damaged": encoding.codec == "utf-8" and any("\ufffd" in line for line in lines),
-    }
+    about |= {"kind": "text", "encoding": encoding.shown, "startLine": offset, "lines": lines}
+    damaged = encoding.codec == "utf-8" and any("\ufffd" in line for line in lines)
+    total, following = None if left is None else end + left, None if left == 0 else end + 1
+    return about | {"totalLines": total, "nextOffset": following, "damaged": damaged}
 
 
 @contextmanager
@@ -98,10 +93,8 @@ def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, Binary
 
 
 def window(text: TextIO, first: int, most: int, context: ToolContext) -> tuple[list[str], int]:
-    """Return the lines of a text from `first` on, as many as fit, and the number of the last.
-
-    Only a newline ends a line; a carriage return before it is dropped.
-    """
+    """Return the lines of a text from `first` on, as many as fit, and the number of the last."""
+    # Only a newline ends a line; a carriage return before it is dropped.
     # With those above it can be told whether a secret began there.
     above = 0 if context.mask is None else min(first - 1, LINES_ABOVE)
     kept, lengths, number, room = list[str](), list[int](), 0, MAX_BYTES

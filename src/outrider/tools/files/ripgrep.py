@@ -22,8 +22,7 @@ from outrider.workspaces.place import TEMPORARY_PREFIX
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
 MAX_LISTED_BYTES = 64 * 1024 * 1024
-# Ten times what it takes for any ordinary pattern and tree.
-MAX_MEMORY_BYTES = 512 * 1024 * 1024
+MAX_MEMORY_BYTES = 512 << 20  # ten times what it takes for any ordinary pattern and tree
 _NUMBERS = re.compile(rb"^(\d+):(\d+):", re.MULTILINE)
 _ABOUT_ONE_ENTRY = re.compile(rb"\(os error \d+\)\s*$")
 # These come last: of several matching globs the last one counts.
@@ -58,8 +57,6 @@ def ripgrep(roots: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class RipgrepProcess(ForeignProgram):
-    """One running ripgrep: what it lists, and how it ended."""
-
     cut: bool = False  # whether it listed more paths than are kept
 
     def paths(self) -> list[str]:
@@ -74,7 +71,6 @@ class RipgrepProcess(ForeignProgram):
         return sorted(text[: text.rindex("\0")].split("\0./")[1:])
 
     def unreadable(self) -> int:
-        """Return how many entries couldn't be read, as far as ripgrep said so."""
         return sum(1 for line in self.complaints.splitlines() if _ABOUT_ONE_ENTRY.search(line))
 
     def status(self) -> int:
@@ -126,15 +122,12 @@ def searching(
     if in_folder:
         command += ["--no-ignore-parent"] if where.is_repository else []
         command += [f"--glob=!/{name}" for name in where.excluded]
+    command += ["--", "./" if in_folder else "-"]
+    stdin, cwd = (subprocess.DEVNULL, where.path) if in_folder else (where, None)
+    env = {"HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"}
     with contextlib.ExitStack() as stack:
         try:
-            running = run_program(
-                [*command, "--", "./" if in_folder else "-"],
-                context.stop,
-                stdin=subprocess.DEVNULL if in_folder else where,
-                cwd=where.path if in_folder else None,
-                env={"HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"},
-            )
+            running = run_program(command, context.stop, stdin=stdin, cwd=cwd, env=env)
             process = stack.enter_context(running).process
         except ValueError as error:
             message = f"ripgrep can't be given these arguments: {error}"

@@ -28,7 +28,6 @@ class Encoding:
 
     @property
     def shown(self) -> str:
-        """The name for people and models."""
         return f"{self.codec} with BOM" if self.mark else self.codec
 
     def readable(self, content: bytes) -> str:

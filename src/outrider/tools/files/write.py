@@ -33,11 +33,6 @@ def write(
     old, after = workspace.replace(place, lambda _: encoded, context.stop, make_folders=True)
     before = old and old.hash
     context.effects.file_written(place.path, before, after)
-    return {
-        "path": place.shown,
-        "created": old is None,
-        "size": len(encoded),
-        "lines": content.count("\n") + (not content.endswith("\n") and bool(content)),
-        "before": before,
-        "after": after,
-    }
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    data = {"path": place.shown, "created": old is None, "size": len(encoded), "lines": lines}
+    return {**data, "before": before, "after": after}

@@ -8,14 +8,7 @@ from typing import Any
 
 from outrider.protocol.data import frozen
 from outrider.tools import ToolCode, ToolContext, ToolFault
-from outrider.tools.files.diffs import change
-from outrider.tools.files.edit import (
-    Replacement,
-    editable_text,
-    edited_pieces,
-    encoded_text,
-    ended_alike,
-)
+from outrider.tools.files import edit as exact
 from outrider.tools.lsp.positions import entries, path_of, read_source
 from outrider.workspaces.place import FileVersion, Place
 
@@ -24,8 +17,6 @@ MAX_FILES = 500
 
 @frozen
 class Change:
-    """A file, what it holds, and what it is to hold."""
-
     place: Place
     before: bytes
     after: bytes
@@ -67,24 +58,24 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     source = read_source(context.workspace, place)  # as the server knows it, and of bounded size
     with context.workspace.open_file(place) as file:
         before = file.read()
-    encoding, text = editable_text(FileVersion("", len(before), before), place.shown)
+    encoding, text = exact.editable_text(FileVersion("", len(before), before), place.shown)
     if source.text != text:
         message = f"{place.shown} is damaged text, in which a server counts differently"
         raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
     crlf = 2 * text.count("\r\n") > text.count("\n")
-    made: list[Replacement] = []
+    made: list[exact.Replacement] = []
     for number, one in enumerate(edits, 1):
         start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
         if start is None or end is None or end < start:
             raise _misplaced(place)
-        new = ended_alike(text[start:end], str(one["newText"]), crlf)
-        made.append(Replacement(start, end, new, number))
+        new = exact.ended_alike(text[start:end], str(one["newText"]), crlf)
+        made.append(exact.Replacement(start, end, new, number))
     made.sort(key=lambda one: one[:2])
     if any(following.start < one.end for one, following in pairwise(made)):
         raise _misplaced(place)
-    after = "".join(edited_pieces(text, made))
-    told = {"path": place.shown, "edits": len(made), **change(text, after)}
-    return Change(place, before, encoded_text(after, encoding), told)
+    after = "".join(exact.edited_pieces(text, made))
+    told = {"path": place.shown, "edits": len(made), **exact.change(text, after)}
+    return Change(place, before, exact.encoded_text(after, encoding), told)
 
 
 def _misplaced(place: Place) -> ToolFault:

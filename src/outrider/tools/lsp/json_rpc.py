@@ -61,10 +61,8 @@ class LspConnection:
         """Start the server as the leader of a group, in a cell of these; raises `OSError`."""
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
         start = cells.start if cells else asyncio.create_subprocess_exec
-        process = self._process = await start(
-            *command, **pipes, cwd=cwd, env=env, start_new_session=True
-        )
-        self._in = cast("asyncio.StreamWriter", process.stdin)
+        process = await start(*command, **pipes, cwd=cwd, env=env, start_new_session=True)
+        self._process, self._in = process, cast("asyncio.StreamWriter", process.stdin)
         self._reading = asyncio.create_task(self._read(process))
 
     async def request(self, method: str, params: Any, seconds: float) -> Any:
@@ -133,7 +131,6 @@ class LspConnection:
             self.end(self.failed("doesn't read what it is sent"))
 
     def failed(self, how: str, code: ToolCode = ToolCode.UPSTREAM_FAILED) -> ToolFault:
-        """Return a fault of this server."""
         return ToolFault(code, f"{self._name} {how}")
 
     def end(self, fault: ToolFault) -> None:

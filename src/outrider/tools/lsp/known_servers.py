@@ -176,11 +176,9 @@ def root_of(place: Place, server: ServerDescription) -> str:
 
 
 def write_compile_commands(root: str, folder: str) -> str:
-    """Write how a compiler is called, into a folder where clangd may write its index as well.
-
-    A project that doesn't say so gets a call for each of its files, or no index would be made;
-    then what it should say is returned.
-    """
+    """Write how a compiler is called, into a folder where clangd may write its index as well."""
+    # A project that doesn't say so gets a call for each of its files, or no index would be made;
+    # then what it should say is returned.
     name, flags = "compile_commands.json", list[str]()
     for given in (f"{root}/{name}", f"{root}/build/{name}"):
         if os.path.isfile(given):

@@ -73,8 +73,7 @@ class LanguageServer(LspConnection):
         self.server, self.root = server, root
         self.crashes = crashes  # how often it failed in a row before; none once it has answered
         self.info: Any = None  # name and version, as it says
-        self.loading: set[str] = set()
-        """What it says that it is loading; its answers may lack something until it has."""
+        self.loading: set[str] = set()  # what it says it loads: its answers may lack something
         self.advice = ""  # what would help it to know more
         self._context = context
         self._request_seconds = config.request_timeout_ms / 1000
@@ -114,8 +113,7 @@ class LanguageServer(LspConnection):
         hello |= {"rootUri": uri_of(self.root), "workspaceFolders": self._folders}
         try:
             if self.crashes >= MAX_CRASHES:
-                how = "failed too often and won't be restarted"
-                raise self.failed(how, ToolCode.NOT_AVAILABLE)
+                raise self.failed("failed too often and won't be restarted", ToolCode.NOT_AVAILABLE)
             await asyncio.sleep(BACK_OFF_SECONDS * (2**self.crashes - 1))
             self._watched = dict(source_files(self.root, self.server.file_types))
             hello |= {"initializationOptions": self.server.settings()}

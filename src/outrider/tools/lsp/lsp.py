@@ -20,8 +20,7 @@ from outrider.tools.lsp.session import LspSession
 from outrider.workspaces.path_guard import containing
 from outrider.workspaces.place import Place
 
-TIMEOUT_MS = 900_000
-"""Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
+TIMEOUT_MS = 900_000  # a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end it before
 MAX_TEXT_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 200
 MAX_ALIKE = 10  # symbols of one name
@@ -127,7 +126,6 @@ class _Call:
         return [one for (*_, leads, one), larger in pairs if larger.isdisjoint(leads)] or found
 
     async def ask_declared(self) -> list[Hit]:
-        """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
         return positions.symbols(await self.server.ask("textDocument/documentSymbol", asked), uri)
@@ -254,12 +252,10 @@ async def _answer(call: _Call) -> dict[str, Any]:
             return call.make_edit(await call.ask("rename", newName=call.new_name))
         case _:
             await call.aim()
-            method = "typeDefinition" if call.action == "type-definition" else call.action
-            answer = await call.ask(method, context={"includeDeclaration": True})
+            asked = "typeDefinition" if call.action == "type-definition" else call.action
+            answer = await call.ask(asked, context={"includeDeclaration": True})
             found = positions.locations(answer)
-            return call.show(
-                await _past_prototype(call, found) if method == "definition" else found
-            )
+            return call.show(await _past_prototype(call, found) if asked == "definition" else found)
 
 
 async def _past_prototype(call: _Call, found: list[Hit]) -> list[Hit]:

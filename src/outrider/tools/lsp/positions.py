@@ -28,8 +28,7 @@ MAX_SHOWN = 100
 MAX_LINE_CHARACTERS = 200
 MAX_LABEL_CHARACTERS = 300
 MAX_DEPTH = 8
-_FUNCTIONS = (6, 9, 12)
-"""Methods, constructors and functions: what they declare inside is nobody else's."""
+_FUNCTIONS = (6, 9, 12)  # methods, constructors, functions: what is inside is nobody else's
 MAX_SOURCE_BYTES = 4 << 20
 # Not `splitlines`, which ends lines at form feeds and other characters too.
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -37,13 +36,10 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 @dataclass(frozen=True)
 class SourceText:
-    """The text of a file, with its lines."""
-
     text: str
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines without their ends."""
         return _LINE_END.split(self.text)
 
     def to_server(self, line: int, column: int) -> dict[str, int]:
@@ -85,7 +81,6 @@ def read_source(workspace: Workspace, place: Place) -> SourceText:
 
 
 def uri_of(path: str) -> str:
-    """Return an absolute path as servers name it."""
     return Path(path).as_uri()
 
 
@@ -113,7 +108,6 @@ class Hit(NamedTuple):
 
     @property
     def where(self) -> tuple[str, int]:
-        """The path and the line."""
         return path_of(self.uri) or "/", self.line
 
 

@@ -30,12 +30,10 @@ class LspSession:
         self._ending: set[asyncio.Task[None]] = set()
 
     def check(self, action: str) -> None:
-        """Raise `ToolFault` where an action isn't allowed."""
         if action not in self._actions:
             raise ToolFault(ToolCode.DENIED, why_no_lsp_action(action, self._actions))
 
     def programs(self, context: ToolContext) -> TrustedPrograms:
-        """Return where programs are looked for."""
         roots = context.workspace.roots
         return TrustedPrograms.around(context.cwd, context.environment, roots, trusted=self.trusted)
 
@@ -87,7 +85,6 @@ class LspSession:
         ending.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        """End all servers."""
         while self.servers:
             self._end(self.servers.popitem()[1])
         while self._ending:

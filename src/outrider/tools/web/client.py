@@ -55,8 +55,6 @@ class WebRequest:
 
 @frozen
 class Response:
-    """What came back, whole."""
-
     address: WebAddress  # where it came from, after all redirects
     status: int
     headers: Mapping[str, str]  # by their names in lower case
@@ -74,8 +72,6 @@ class Response:
 
 
 class WebClient:
-    """Sends requests for the length of a run."""
-
     def __init__(
         self,
         config: WebConfig,
@@ -99,7 +95,6 @@ class WebClient:
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
     async def aclose(self) -> None:
-        """Close all connections."""
         for pool in self._pools.values():
             await pool.aclose()
 
@@ -221,21 +216,17 @@ class WebClient:
         return self._pools[key]
 
     async def _send(self, request: WebRequest, pool: httpcore2.AsyncConnectionPool) -> Response:
-        url, body = request.address.url, request.body
-        headers = {
-            "Host": request.address.origin.partition("://")[2],
-            "User-Agent": AGENT,
-            "Accept": ACCEPT,
-            "Accept-Encoding": "gzip",
-            **request.headers,
-        }
+        address, body = request.address, request.body
+        host = address.origin.partition("://")[2]
+        headers = {"Host": host, "User-Agent": AGENT, "Accept": ACCEPT, "Accept-Encoding": "gzip"}
+        headers |= request.headers
         if body is not None:
             headers["Content-Length"] = str(len(body))
         sent = list(headers.items())
-        async with pool.stream(request.method, url, headers=sent, content=body) as response:
+        async with pool.stream(request.method, address.url, headers=sent, content=body) as response:
             given = _readable(response.headers)
             answer = await _body(response, given, request.max_bytes or self._config.max_bytes)
-        return Response(request.address, response.status, given, answer)
+        return Response(address, response.status, given, answer)
 
 
 def _validators(headers: Mapping[str, str]) -> dict[str, str]:

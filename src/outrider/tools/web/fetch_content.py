@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from outrider.tools.web.client import Response
 
 MAX_URLS = 20
-MAX_SHOWN_BYTES = 16_000
-"""How much of one page is shown at first; `get_search_content` has the rest."""
-MAX_ALL_SHOWN_BYTES = 36_000
-"""How much of all pages of a call is shown; beyond 50,000 bytes a result would be cut."""
+MAX_SHOWN_BYTES = 16_000  # of one page at first; `get_search_content` has the rest
+MAX_ALL_SHOWN_BYTES = 36_000  # of all pages of a call; beyond 50,000 a result would be cut
 MAX_EXCERPT_CHARACTERS = 300
-PAGE_SECONDS = 100.0
-"""How long one page may take in all: less than the call, so that it can't end the others."""
+PAGE_SECONDS = 100.0  # for one page in all: less than a call has, so that it ends no others
 _FILE = "(?:blob|raw|blame)/([^/]+/.+)"
+_GITHUB = r"https://raw.githubusercontent.com/\1/\2"
 _SOURCES = {
-    rf"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/{_FILE}": (
-        r"https://raw.githubusercontent.com/\1/\2"
-    ),
+    rf"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/{_FILE}": _GITHUB,
     rf"(https?://gitlab\.[^/]+/.+)/-/{_FILE}": r"\1/-/raw/\2",
 }
 """Pages that show a file of a repository, and the address of the file itself."""
@@ -55,9 +51,7 @@ _AS_BROWSERS_READ = {
     **dict.fromkeys(("shift_jis", "x-sjis"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
-_HTML_START = re.compile(
-    rb"(?:\xef\xbb\xbf|\s|<\?xml[^>]*>)*<(?:!doctype html|html|head|body)", re.I
-)
+_AS_HTML = re.compile(rb"(?:\xef\xbb\xbf|\s|<\?xml[^>]*>)*<(?:!doctype html|html|head|body)", re.I)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
 _TEXTUAL = re.compile(
@@ -211,7 +205,7 @@ def response_kind(response: "Response") -> str:
     if _OFFICE_NAME.search(name) and (declared in _VAGUE or "zip" in declared):
         return "document"
     start, vague = body[:_SNIFFED_BYTES], declared in _VAGUE
-    if declared in _HTML or (vague and _HTML_START.match(start)):
+    if declared in _HTML or (vague and _AS_HTML.match(start)):
         return "html"
     named = response.headers.get("content-type", "").lower()
     wide = "charset=utf-" in named or encoding_by_mark(start) is not None

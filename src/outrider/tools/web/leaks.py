@@ -23,8 +23,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_RUN = 40  # how many characters of a local file may go out in a row, less one
 MAX_LETTERS = 32  # the same without what separates them: about forty characters of text
-MAX_REMEMBERED = 64 << 20
-"""How many letters and digits are remembered; of more, those read last."""
+MAX_REMEMBERED = 64 << 20  # how many letters and digits are remembered; of more, those read last
 MAX_LINKS = 20_000
 _MIN_LETTERS = 20  # how many letters and digits forty characters have at least, code included
 _BLOCK = _MIN_LETTERS // 2
@@ -52,7 +51,6 @@ class OutgoingGuard:
         self._links: set[str] = set()
 
     def remember(self, text: str) -> None:
-        """Take note of what a tool showed of local files."""
         links = (link.rstrip(".,;:!?)]*_") for link in _LINK.findall(text))
         self._links.update(islice(links, MAX_LINKS - len(self._links)))
         letters = _letters(_LINE_NUMBER.sub("", text))

@@ -16,16 +16,12 @@ from outrider.tools.web.markdown import HEADINGS, Element, has, markdown
 
 etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
-MIN_SHARE = 0.35
-"""How little of a page's text the main text may be before the whole body is taken instead."""
+MIN_SHARE = 0.35  # of a page's text; with less as its main text, the whole body is taken
 MAX_SHELL_CHARACTERS = 300  # how little text a page has that only a script can fill
-MAX_PRUNED_SHARE = 0.5
-"""How much of a page's text may be cut out because of what its element is or is called."""
-MAX_NAMED_CHARACTERS = 300
-"""How much text that isn't links an element may have to be cut out for its name alone."""
+MAX_PRUNED_SHARE = 0.5  # of a page's text, in an element cut out for what it is or is called
+MAX_NAMED_CHARACTERS = 300  # of text, links apart, in an element cut out for its name
 MIN_ASIDE_LINKS = 3  # how many links an aside that is mostly links must have to be navigation
-MIN_PARAGRAPH_CHARACTERS = 80
-"""How much text that isn't links a block has that is certainly main text."""
+MIN_PARAGRAPH_CHARACTERS = 80  # of text, links apart, in what is certainly main text
 
 
 def _words(text: str) -> frozenset[str]:
@@ -74,8 +70,7 @@ _HIDING = re.compile(
     r"translate[xy]?\(-\d{4,}"
 )
 _TINY = re.compile(r"(?:^|;)(?:max-)?(?:width|height):[01](?:px)?(?:;|$)")
-_GROWING = _words("table tr td th")
-"""What is as large as its text needs, whatever size it is given."""
+_GROWING = _words("table tr td th")  # what is as large as its text needs, whatever size it is given
 _CLEAR = re.compile(  # a colour with an opacity of less than a tenth
     r"transparent|#[\da-f]{3}0|#[\da-f]{6}[01][\da-f]|"
     r"(?:rgb|hsl)a?\((?:(?:[^,()]*,){3}|[^,()/]*/)0?(?:\.0\d*)?%?\)"
@@ -249,7 +244,6 @@ def _lead(chosen: Element) -> Element | None:
 
 
 def _top(element: Element) -> str:
-    """Return the highest heading in an element."""
     return min((one.tag for one in element.iter(*HEADINGS)), default="h1")
 
 

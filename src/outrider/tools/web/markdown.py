@@ -20,8 +20,13 @@ _CODE_PLACE = re.compile(r"^([^\0\n]*)\0(\d+)\0", re.M)
 """Where code will stand in a text: markdownify and what tidies the text would change its spaces."""
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _IN_NO_CELL = ("pre", "table", *HEADINGS)  # what a table in Markdown has no room for
-_TABLE_PARTS = ("caption", "thead", "tbody", "tfoot", "tr", "td", "th")
+_TABLE_TAGS = ("caption", "thead", "tbody", "tfoot", "tr", "td", "th")
 _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
+_OPTIONS = {
+    "heading_style": "atx", "bullets": "-", "newline_style": "backslash", "autolinks": False,
+    "escape_asterisks": False, "escape_underscores": False, "table_infer_header": True,
+    "bs4_options": "lxml",
+}  # fmt: skip
 
 
 def markdown(element: Element, base: str) -> str:
@@ -57,8 +62,7 @@ def markdown(element: Element, base: str) -> str:
 
 def _indented(margin: str, code: str) -> str:
     """Return code with the margin of its place, a list's or a quotation's, before each line."""
-    lines = code.split("\n")
-    return "\n".join(f"{margin}{line}" if line else margin.rstrip() for line in lines)
+    return "\n".join(f"{margin}{line}" if line else margin.rstrip() for line in code.split("\n"))
 
 
 def _keep_link(link: Element) -> None:
@@ -88,9 +92,7 @@ def _in_line(element: Element) -> str:
 def _unfold(element: Element) -> None:
     """Turn tables whose cells hold code, headings or tables into lists of rows, or into blocks."""
     wide = {table for table in element.iter("table") if has(table, *_IN_NO_CELL)}
-    parts = [
-        (part, next(part.iterancestors("table"), None)) for part in element.iter(*_TABLE_PARTS)
-    ]
+    parts = [(part, next(part.iterancestors("table"), None)) for part in element.iter(*_TABLE_TAGS)]
     rows = Counter(table for part, table in parts if part.tag == "tr")
     for part, table in parts:
         if part.tag == "td" and _is_gutter(part):
@@ -102,7 +104,6 @@ def _unfold(element: Element) -> None:
 
 
 def has(element: Element, *tags: str) -> bool:
-    """Return whether an element has one of these in it."""
     return next(element.iterdescendants(*tags), None) is not None
 
 
@@ -135,19 +136,8 @@ def _span(cell: Element, name: str) -> int:
 
 class _Converter(Converter):
     def __init__(self, codes: list[str]) -> None:
-        Converter.__init__(self)
+        Converter.__init__(self, **_OPTIONS)
         self.codes = codes
-
-    class Options:
-        """How markdownify writes."""
-
-        autolinks = False
-        bs4_options = "lxml"
-        bullets = "-"
-        escape_asterisks = escape_underscores = False
-        heading_style = "atx"
-        newline_style = "backslash"
-        table_infer_header = True
 
     def convert_sub(self, element: Any, text: str, parent_tags: Any) -> str:
         return f"_{text}" if text.strip() else text

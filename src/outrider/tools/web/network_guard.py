@@ -66,7 +66,6 @@ class WebAddress:
 
     @property
     def url(self) -> str:
-        """The whole address."""
         return self.origin + self.target
 
 
@@ -140,14 +139,11 @@ def is_listed(host: str, port: int, listed: Iterable[str]) -> bool:
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Return the addresses that the system knows for a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens the client's connections."""
-
     def __init__(
         self,
         allow_private: bool,

@@ -66,19 +66,12 @@ class PageReader:
         return None
 
     async def _start(self) -> asyncio.subprocess.Process:
-        return await self._cells.start(
-            sys.executable,
-            *("-I", "-c", _MAIN, *filter(None, sys.path)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            cwd="/",
-            env={},
-            limit=MAX_ANSWER_BYTES,
-        )
+        command = (sys.executable, "-I", "-c", _MAIN, *filter(None, sys.path))
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
+        pipes["stderr"] = asyncio.subprocess.DEVNULL
+        return await self._cells.start(*command, **pipes, cwd="/", env={}, limit=MAX_ANSWER_BYTES)
 
     async def aclose(self) -> None:
-        """End the processes."""
         while self._idle:
             await end_process(self._idle.pop())
 
@@ -96,6 +89,5 @@ def main() -> None:
         # The kernel ends a process that is over its limit, whatever it is doing.
         seconds = int(time.process_time()) + 1 + job["seconds"]
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        done = main_text(job["source"], job["url"])
-        sys.stdout.buffer.write(encode(done) + b"\n")
+        sys.stdout.buffer.write(encode(main_text(job["source"], job["url"])) + b"\n")
         sys.stdout.buffer.flush()

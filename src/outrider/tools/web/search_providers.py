@@ -42,17 +42,13 @@ _MEANINGS = {
 
 @frozen
 class SearchProvider:
-    """A search service."""
-
     name: str
     variable: str | None  # the variable with its key; for SearXNG, with its address
     base: str | None  # its own address; None where only the user knows it
     path: str
     asks: tuple[str, ...]  # what it calls the query, and the number of results
-    entries: Callable[[bytes], Any]
-    """Returns the list of results in an answer; what it trips over is no answer."""
-    fields: tuple[str, ...]
-    """What a result's address and snippet are called, and its dates, the best one first."""
+    entries: Callable[[bytes], Any]  # the results in an answer; if it raises, it is none
+    fields: tuple[str, ...]  # what a result's address, snippet and dates, best first, are called
     key_header: str = ""
     sends: str = "json"  # how it is asked: with `json`, a `form`, or a `query` in the address
     constants: Mapping[str, object] = field(default_factory=dict[str, object])

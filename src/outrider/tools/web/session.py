@@ -64,7 +64,6 @@ class WebSession:
 
     @cached_property
     def client(self) -> "WebClient":
-        """The guarded client."""
         from outrider.tools.web.client import WebClient
 
         proxies: dict[str, str] = {}

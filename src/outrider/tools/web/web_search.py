@@ -23,8 +23,8 @@ MAX_QUERY_CHARACTERS = 2_000
 DEFAULT_RESULTS = 8
 MAX_RESULTS = 20  # the most that all providers give at once
 MAX_FETCHED = 20
-MAX_SHOWN = 2_000
-"""How many characters of a page that was fetched too; `get_search_content` has the rest."""
+MAX_SHOWN = 2_000  # characters of a page that was fetched; `get_search_content` has the rest
+Pages = dict[str, StoredPage]
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -84,7 +84,7 @@ async def web_search(
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give query or queries.")
     session = web_of(context)
     outcomes = await asyncio.gather(*(_search(session, one, num_results) for one in wanted))
-    pages: dict[str, StoredPage] = {}
+    pages = Pages()
     for _, found in outcomes:
         pages |= {identity: found[identity] for identity in found if identity not in pages}
     if include_content:
@@ -100,9 +100,7 @@ async def web_search(
     return data
 
 
-async def _search(
-    session: WebSession, query: str, count: int
-) -> tuple[dict[str, Any], dict[str, StoredPage]]:
+async def _search(session: WebSession, query: str, count: int) -> tuple[dict[str, Any], Pages]:
     """Return what came of a query, and the pages found, each by its identity."""
     from outrider.tools.web.search_providers import PROVIDERS
 
@@ -154,9 +152,9 @@ async def _answer(
         raise ToolFault(ToolCode.UPSTREAM_FAILED if lost else fault.code, str(fault)) from None
 
 
-def pages_by_identity(found: list[StoredPage]) -> dict[str, StoredPage]:
+def pages_by_identity(found: list[StoredPage]) -> Pages:
     """Return each page once, by what its addresses share: not the scheme, `www` or a last slash."""
-    pages: dict[str, StoredPage] = {}
+    pages = Pages()
     for one in found:
         pages.setdefault(re.sub(r"(?i)^https?://(www\.)?|/?(#.*)?$", "", one.url), one)
     return pages

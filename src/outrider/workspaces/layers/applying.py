@@ -51,15 +51,12 @@ class Application:
         for number, step in enumerate(self.steps):
             if step.after and not is_folder(step.after):
                 with self._stage(number) as stage:
-                    contents.put(step.after, stage, str(number))
-                    self._keep_owner(step, stage, str(number))
+                    contents.put(step.after, stage, name := str(number))
+                    with suppress(OSError):  # only root may give files away
+                        old = os.lstat(self.folder / step.path)
+                        os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
         for stage in dict.fromkeys(self._stages):
             sync(self.folder / stage)
-
-    def _keep_owner(self, step: PathChange, stage: int, name: str) -> None:
-        with suppress(OSError):  # only root may give files away
-            old = os.lstat(self.folder / step.path)
-            os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
 
     def take(self) -> None:
         """Take all steps; raises where one can't be, or somebody else was faster."""

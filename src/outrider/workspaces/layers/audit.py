@@ -33,10 +33,8 @@ from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
-Mark = tuple[int, ...]
-"""What changes in a path's status when somebody changes what is there."""
-SIZE = 2
-"""Where a file's mark has its size; other marks are shorter."""
+Mark = tuple[int, ...]  # what changes in a path's status when somebody changes what is there
+SIZE = 2  # where a file's mark has its size; other marks are shorter
 Scan = Mapping[str, Mark]
 _OPAQUE = "user.overlay.opaque"
 LEDGER, FIRST, CONTENTS = "ledger.jsonl", "first.json", "contents"
@@ -48,8 +46,7 @@ class Ledger:
 
     folder: str = ""
     started: int = 0
-    most: int = 0
-    """How many bytes the layer may hold."""
+    most: int = 0  # how many bytes the layer may hold
     entries: dict[str, PathChange] = field(default_factory=dict[str, PathChange])
 
     def add(self, change: PathChange) -> None:

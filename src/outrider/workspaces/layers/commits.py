@@ -30,10 +30,8 @@ class PreparedCommit:
 
     git: UserGit
     id: str
-    head: str
-    """What it follows; empty in a repository without commits."""
-    entries: bytes
-    """Its paths as an index has them."""
+    head: str  # what it follows; empty in a repository without commits
+    entries: bytes  # its paths as an index has them
 
     def put_on_head(self) -> None:
         """Make it the newest commit, known to the index; the working tree stays as it is."""
@@ -91,7 +89,6 @@ def _in_repository(git: UserGit, path: str) -> str:
 
 
 def _staged(git: UserGit, head: str, files: dict[str, PathChange]) -> list[PathReason]:
-    """Return the paths that the user has staged."""
     how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
     names = set(git.output(*how, cwd=str(git.root)).split("\0"))
     return [files[name].conflict(_STAGED) for name in files if name in names]

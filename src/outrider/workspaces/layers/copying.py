@@ -11,8 +11,7 @@ from pathlib import Path
 UPPER, COPY = "upper", "copy"
 MAX_FILES = 100_000
 MAX_BYTES = 2 << 30
-_CLONE = 0x40049409
-"""`FICLONE`: have one file share the blocks of another, until either is changed."""
+_CLONE = 0x40049409  # `FICLONE`: have one file share the blocks of another, until either is changed
 
 
 def top_of(layer: Path) -> Path:

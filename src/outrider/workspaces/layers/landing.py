@@ -45,8 +45,7 @@ from outrider.workspaces.layers.versions import (
 )
 from outrider.workspaces.names import shown_name, unescaped
 
-LOCK = ".landing-"
-"""What a folder's lock in the folder of all runs starts with."""
+LOCK = ".landing-"  # what a folder's lock in the folder of all runs starts with
 _MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
 Check = Callable[["WriterRun", Sequence[PathChange]], int]
 """Runs a command on the folder of a run as these steps would make it; returns its exit code."""
@@ -98,10 +97,6 @@ class WriterRun:
     def landed(self) -> dict[str, PathChange]:
         """What has landed: what the user's folder had before, and what it has had since."""
         return {one.path: one for one in map(read_change, self.record["landed"])}
-
-    def every_change(self) -> list[PathChange]:
-        """Return what landed, as it did, and what is pending."""
-        return sorted((*self.landed.values(), *self.pending().changes), key=lambda one: one.path)
 
     @cached_property
     def _found(self) -> Pending:

@@ -79,7 +79,6 @@ def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
 
 
 def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str | None:
-    """Return why a path never lands, or None where it may."""
     path, theirs = change.path, change.after
     if what := guarded_part(path.split("/")):
         return f"in {what}"

@@ -47,7 +47,9 @@ def reviewed(run: WriterRun, changes: Sequence[PathChange]) -> list[FileDiff]:
 
 def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
     """Return a run's changes as its result tells them, what would conflict now, and the diffs."""
-    pending, drawn = run.pending(), reviewed(run, run.every_change())
+    pending = run.pending()
+    every = sorted((*run.landed.values(), *pending.changes), key=lambda one: one.path)
+    drawn = reviewed(run, every)
     added, removed = sum(one.added for one in drawn), sum(one.removed for one in drawn)
     files, conflicts = tuple(one.file for one in drawn), run.conflicts(pending.changes)
     return Changes(run.state, added, removed, files, pending.withheld, conflicts), drawn

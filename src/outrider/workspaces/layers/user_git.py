@@ -23,8 +23,7 @@ class UserGit:
         self.folder = folder
         self._programs = TrustedPrograms.around(folder, env, trusted=False)
         self._program = self._programs.find("git")
-        self.root = git_root(folder)
-        """The working tree that the folder is in."""
+        self.root = git_root(folder)  # the working tree that the folder is in
 
     def run(
         self, *arguments: str, cwd: str = "", stdin: bytes = b"", **env: str

@@ -37,8 +37,7 @@ class Version:
     mode: int = 0
     hash: str = ""
     size: int = 0
-    target: str = ""
-    """Where a link leads, as `shown_name` writes it."""
+    target: str = ""  # where a link leads, as `shown_name` writes it
 
 
 @frozen
@@ -50,8 +49,7 @@ class PathChange:
     after: Version | None = None
     uncertain: bool = False
     """Whether the user wrote it too while the child ran: nobody knows which one the child saw."""
-    calls: tuple[str, ...] = ()
-    """The tool calls that made it."""
+    calls: tuple[str, ...] = ()  # the tool calls that made it
 
     @property
     def is_of_folder(self) -> bool:
@@ -64,7 +62,6 @@ class PathChange:
         return PathChange(self.path, self.after, self.before)
 
     def conflict(self, why: str) -> PathReason:
-        """Return why it can't be made."""
         return PathReason(shown_name(self.path), why)
 
 
@@ -125,7 +122,6 @@ def version_in(folder: int | None, name: str) -> Version | None:
 
 
 def is_folder(version: Version | None) -> bool:
-    """Whether there is a folder."""
     return version is not None and version.kind == "folder"
 
 
@@ -180,7 +176,6 @@ class Contents:
         return self._kept(found.mode)
 
     def add(self, content: bytes, mode: int) -> Version:
-        """Keep a content that was made here."""
         with self._new() as file:
             write_all(file.fileno(), content)
         return self._kept(mode)

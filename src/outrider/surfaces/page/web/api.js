@@ -12,7 +12,11 @@ export function notice(text) {
   if (text && text !== LOST) notice.timer = setTimeout(() => notice(""), 6000);
 }
 
-export const get = (path) => answered(fetch(path));
+export async function get(path) {
+  if (!exported) return answered(fetch(path));
+  if (path in exported.answers) return exported.answers[path];
+  throw new Error("Left out of this file.");
+}
 
 /** Have something done; throws an error with what the server says. */
 export async function act(id, action, more = {}) {
@@ -29,6 +33,10 @@ async function answered(request) {
 
 /** Follow a stream of news until it is closed; a tab that nobody sees doesn't hold a connection. */
 export function listen(path, handlers) {
+  if (exported) {
+    handlers.events(exported.events);
+    return handlers.end;
+  }
   let source = null, last = "0", over = false;
   const open = () => {
     if (source || over || document.hidden) return;
@@ -39,7 +47,11 @@ export function listen(path, handlers) {
         handle(JSON.parse(message.data));
       });
     }
-    source.addEventListener("error", () => source?.readyState === EventSource.CLOSED && notice(LOST));
+    // A browser doesn't say why. Asked again, the server does, if it is still there.
+    source.addEventListener("error", () => {
+      const isRefused = source?.readyState === EventSource.CLOSED;
+      get(isRefused ? path : "/").catch((error) => notice(error.message));
+    });
   };
   const pause = () => { source?.close(); source = null; };
   const turn = () => (document.hidden ? pause() : open());

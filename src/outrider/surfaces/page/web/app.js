@@ -3,7 +3,9 @@
 import { act, exported, notice } from "./api.js";
 import { showKeys } from "./dialog.js";
 import { showList } from "./list.js";
-import { showRun, showTwo } from "./run.js";
+import { showMap } from "./map.js";
+import { showTwo } from "./receipt.js";
+import { showRun } from "./run.js";
 
 const main = document.getElementById("main"), where = document.getElementById("where");
 const TABS = ["answer", "steps", "changes", "receipt"];
@@ -11,16 +13,18 @@ let close = () => {}, run = null;
 
 function route() {
   const [kind = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  if (exported && kind !== "run") return void (location.hash = `#/run/${exported.head.runId}`);
+  if (exported && rest[0] !== exported.runId) return void (location.hash = `#/run/${exported.runId}`);
   if (kind === "run" && run?.id === rest[0]) return run.data && run.show(TABS.includes(rest[1]) ? rest[1] : "answer");
   close();
   run = null;
   main.replaceChildren();
-  where.textContent = kind === "run" ? `Run ${rest[0]}` : kind === "compare" ? "Two runs" : "";
+  where.textContent = { run: `Run ${rest[0]}`, map: "Map", compare: "Two runs" }[kind] ?? "";
   document.title = "Outrider";
   if (kind === "run") {
     run = showRun(main, rest[0], TABS.includes(rest[1]) ? rest[1] : null);
     close = () => run.close();
+  } else if (kind === "map") {
+    close = showMap(main, rest[0]);
   } else if (kind === "compare") {
     close = () => {};
     showTwo(main, rest.slice(0, 2)).catch((error) => notice(error.message));
@@ -29,7 +33,7 @@ function route() {
   scrollTo(0, 0);
 }
 
-const STOPS = "#runs li a, .steps section, .steps summary, .file > summary";
+const STOPS = "#runs li a, .steps section, .steps summary, .file > summary, a.square";
 
 function step(by) {
   const stops = [...main.querySelectorAll(STOPS)].filter((one) => one.checkVisibility());

@@ -32,6 +32,12 @@ export function nodes(...children) {
 
 export const button = (label, click, kind = "") => h("button", { type: "button", class: kind, click }, label);
 
+/** A list of short facts by their names; those that are empty are left out. */
+export function factList(facts) {
+  const known = Object.entries(facts).filter(([, value]) => value);
+  return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
 /** Put these nodes into a parent, in this order, and move none that is in its place. */
 export function arrange(parent, wanted) {
   wanted.forEach((node, at) => {

@@ -35,7 +35,7 @@ const folder = (project) => String(project ?? "").split("/").pop();
 function element(row) {
   const known = drawn.get(row.runId);
   if (known?.row === row) return known.item;
-  const about = [row.agent, folder(row.project), row.error && row.state !== "running" ? row.error : row.step];
+  const about = [row.isMap && "map", row.agent, folder(row.project), row.error && row.state !== "running" ? row.error : row.step];
   const parts = [state(row), h("span", { class: "task" }, row.task || "(no task)"),
     h("span", { class: "about" }, about.filter(Boolean).join(" · ")), ...facts(row)];
   if (known) {
@@ -43,8 +43,9 @@ function element(row) {
     known.row = row;
     return known.item;
   }
-  const box = h("input", { type: "checkbox", "aria-label": `Select run ${row.runId}`, change: pick });
-  const item = h("li", { class: "run", "data-id": row.runId }, box, h("a", { href: `#/run/${row.runId}` }, parts));
+  const box = h("input", { type: "checkbox", "aria-label": `Select run ${row.runId}`, change: pick, disabled: row.isMap });
+  const address = `#/${row.isMap ? "map" : "run"}/${row.runId}`;
+  const item = h("li", { class: "run", "data-id": row.runId }, box, h("a", { href: address }, parts));
   drawn.set(row.runId, { row, item });
   return item;
 }

@@ -122,6 +122,8 @@ export class Steps {
     const masked = event.masked || call.event.masked ? h("mark", {}, "masked") : null;
     call.result.replaceChildren(" ", said, ` · ${duration(this.at - call.span.begin)} `, ...(masked ? [masked] : []));
     if (typeof child === "string" && !this.children.includes(child)) this.children.push(child);
+    const inside = call.node.querySelector(".inside"); // of a call that somebody has unfolded
+    if (inside) this.opened(event).then((made) => inside.replaceWith(made));
   }
 
   on_task_finish(event) {
@@ -135,17 +137,18 @@ export class Steps {
   }
 
   async whole(event) {
-    return event.isCut && !exported ? get(`/api/runs/${this.id}/events/${event.begin}`).catch((error) => ({ ...event, text: error.message })) : event;
+    if (!event.isCut) return event;
+    return get(`/api/runs/${this.id}/events/${event.begin}`).catch((error) => ({ ...event, text: error.message }));
   }
 
   /** What a call was given, and what it gave back. */
   async opened({ id, name }) {
     const { event, end } = this.calls.get(id);
     const parts = [h("h4", {}, "Called with"), long(asText((await this.whole(event)).args))];
-    if (!end) return h("div", { class: "inside" }, parts, h("p", { class: "dim" }, "It hasn't answered. Fold and unfold this when it has."));
-    const all = await this.whole(end), text = all.isCut && exported ? "Left out of this file." : all.text ?? asText(all.envelope?.data ?? all.envelope?.message ?? "");
+    if (!end) return h("div", { class: "inside" }, parts, h("p", { class: "dim" }, "It hasn't answered yet."));
+    const all = await this.whole(end), text = all.text ?? asText(all.envelope?.data ?? all.envelope?.message ?? "");
     const run = all.envelope?.data?.runId;
-    const link = typeof run === "string" ? h("p", {}, h("a", { href: `#/run/${encodeURIComponent(run)}` }, `Open run ${run}`)) : null;
+    const link = typeof run === "string" && !exported ? h("p", {}, h("a", { href: `#/run/${encodeURIComponent(run)}` }, `Open run ${run}`)) : null;
     return h("div", { class: "inside", "data-tool": name }, parts, h("h4", {}, "Result", h("span", { class: "dim" }, ` · ${count(end.bytes)} bytes`)), long(text), link);
   }
 

@@ -129,5 +129,4 @@ def enclosing(lines: Sequence[str], number: int) -> tuple[str | None, int, int]:
 
 
 def indent(text: str) -> int:
-    """Return how many blanks a line begins with."""
     return len(text) - len(text.lstrip())

@@ -14,8 +14,7 @@ from outrider.tools.files.ranked.words import PART_OF_NAME, Question
 WINDOW_LINES = 45
 HEAD_LINES = 5
 MAX_LINES_SHOWN = 3
-AVERAGE_BYTES = 5_000
-"""What counts as a file of ordinary length: a constant, so that it tells nothing of other files."""
+AVERAGE_BYTES = 5_000  # of an ordinary file: a constant, which tells nothing of other files
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.8
@@ -43,8 +42,7 @@ class FileHits:
     defined: dict[int, float] = field(default_factory=dict[int, float])
     own: set[int] = field(default_factory=set[int])
     """The terms that it has as the question says them, not only by another word or beginning."""
-    spelled: int = 0
-    """Whether it defines a name as the question spells it (2), or in other cases (1)."""
+    spelled: int = 0  # 2: it defines a name as the question spells it; 1: in other cases
     size: int = 0
     score: float = 0.0
 
@@ -61,7 +59,6 @@ class FileHits:
             self.spelled = max(self.spelled, question.spells(name))
 
     def hits(self) -> list[Hit]:
-        """Return its hits in the order of lines."""
         rows = _ROW.findall(self.rows)
         return [(int(line), name.decode(errors="replace")) for line, name in rows]
 
@@ -207,17 +204,7 @@ def _place(
     there = {term for number in inside for term in found[number].terms}
     words = [question.terms[term] for term in sorted(there)]
     named = [question.terms[term] for term in sorted(in_path(question, file.path))]
-    return {
-        "path": file.path,
-        "line": line,
-        "startLine": first,
-        "endLine": last,
-        "definition": name,
-        "lines": [
-            {"line": n, "text": lines[n - 1].rstrip()[:MAX_LINE_CHARACTERS]}
-            for n in shown
-            if n <= len(lines)
-        ],
-        "words": words,
-        "pathWords": named,
-    }
+    texts = ((n, lines[n - 1].rstrip()) for n in shown if n <= len(lines))
+    told = [{"line": n, "text": text[:MAX_LINE_CHARACTERS]} for n, text in texts]
+    place = {"path": file.path, "line": line, "startLine": first, "endLine": last}
+    return place | {"definition": name, "lines": told, "words": words, "pathWords": named}

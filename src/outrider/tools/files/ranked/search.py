@@ -35,6 +35,8 @@ _FILE = re.compile(rb"(?:\A|\n\n?)(?:\./)?([^\0]+?)\0\n?((?:\d+:[^\n]*(?:\n|\Z))
 _SCRIPT, _WRITTEN = re.compile(r"(d\.)?[cm]?[jt]sx?"), ("ts", "tsx")
 _NAMES = re.compile(r"[A-Za-z0-9_$]+")
 
+Files = dict[str, FileHits]
+
 
 def ranked_places(context: ToolContext, about: str, place: Place, limit: int) -> dict[str, Any]:
     """Return the places that a question is about, best first, and what was looked for."""
@@ -45,9 +47,9 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         return data
     with context.workspace.open_folder(place) as folder:
         listed, found, unreadable = _search(context, question, place, folder)
-        frequency = ranking.frequencies(question, found.values())
-        chosen = _choose(context, question, found, frequency, len(listed), folder)
+        chosen = _choose(context, question, found, len(listed), folder)
         seen = list(_read_visible(context, question, chosen, folder))
+        frequency = ranking.frequencies(question, found.values())
         frequency = _visible(context, frequency, [file for file, _, _ in seen])
         weights = ranking.weighed(question, frequency, len(listed))
         best = [ranking.best_place(question, weights, *one) for one in seen]
@@ -77,7 +79,7 @@ def _is_weak(question: Question, weights: ranking.Weights, shown: list[dict[str,
 
 def _search(
     context: ToolContext, question: Question, place: Place, folder: OpenFolder
-) -> tuple[list[str], dict[str, FileHits], int]:
+) -> tuple[list[str], Files, int]:
     """Return all paths, the files with hits or a word in their path, and how many can't be read."""
     above = place.path.rstrip("/")
     with searching(context, ["--files", "--null"], folder) as listing:
@@ -92,15 +94,13 @@ def _search(
     return listed, found, unreadable
 
 
-def _hits(
-    context: ToolContext, question: Question, folder: OpenFolder
-) -> tuple[dict[str, FileHits], int]:
+def _hits(context: ToolContext, question: Question, folder: OpenFolder) -> tuple[Files, int]:
     for most in _LINES_OF_FILE:
         arguments = [
             "--only-matching", "--heading", "--line-number", "--null", f"--max-count={most}",
             f"--max-filesize={MAX_FILE_BYTES}", f"--regexp={question.pattern()}",
         ]  # fmt: skip
-        found, size, rest = dict[str, FileHits](), 0, b""
+        found, size, rest = Files(), 0, b""
         with searching(context, arguments, folder) as search:
             for chunk in search.chunks():
                 size += len(chunk)
@@ -114,7 +114,7 @@ def _hits(
     raise AssertionError("the last round takes all there is")
 
 
-def _take(question: Question, found: dict[str, FileHits], output: bytes) -> None:
+def _take(question: Question, found: Files, output: bytes) -> None:
     for name, rows in _FILE.findall(output):
         path = os.fsdecode(name)
         file = ranking.taken(question, path, rows)
@@ -123,15 +123,11 @@ def _take(question: Question, found: dict[str, FileHits], output: bytes) -> None
 
 
 def _choose(
-    context: ToolContext,
-    question: Question,
-    found: dict[str, FileHits],
-    frequency: list[int],
-    total: int,
-    folder: OpenFolder,
+    context: ToolContext, question: Question, found: Files, listed: int, folder: OpenFolder
 ) -> list[FileHits]:
     """Return the files worth reading: the best, and where masking is on all with a rare word."""
-    weights = ranking.weighed(question, frequency, total)
+    frequency = ranking.frequencies(question, found.values())
+    weights = ranking.weighed(question, frequency, listed)
     for file in found.values():
         ranking.score_file(question, weights, file)
     best = sorted(found.values(), key=lambda file: (-file.score, file.path))[:MAX_SIZED]
@@ -164,7 +160,8 @@ def _read_visible(
         lines = block.content.decode(errors="replace").split("\n")[:-1]
         for number, text in block.shown.items():
             lines[number - 1] = text
-        hits = [hit for hit in file.hits() if hit[0] not in hidden]
+        asked = {n for n, line in enumerate(lines, 1) if question.is_asked_in(line)}
+        hits = [hit for hit in file.hits() if hit[0] not in hidden and hit[0] not in asked]
         for number, line in hidden.items():
             hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
         tests = first_test(lines)
@@ -189,10 +186,8 @@ def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits
 
 
 def _distinct(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the places without those that say the same in a file of the same name.
-
-    What is compiled says it in other words: of TypeScript and what was made of it, one is enough.
-    """
+    """Return the places without those that say the same in a file of the same name."""
+    # What is compiled says it in other words: of TypeScript and what was made of it, one is enough.
     said: dict[Any, dict[str, Any]] = {}
     for one in found:
         name, _, ending = one["path"].rpartition("/")[2].partition(".")

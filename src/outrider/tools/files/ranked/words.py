@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -70,19 +70,18 @@ def split_name(name: str) -> list[str]:
     return [part.lower() for part in _PART.findall(name)]
 
 
-Shares = tuple[tuple[int, float], ...]
-"""Terms by their numbers, each with how much something counts towards it."""
+Shares = tuple[tuple[int, float], ...]  # terms by their numbers, and how much counts to each
 
 
 @dataclass(slots=True)
 class Question:
     """The terms of a question, and how a word in a file counts towards each of them."""
 
+    sentence: str = ""
     terms: list[str] = field(default_factory=list[str])
     weights: list[float] = field(default_factory=list[float])
     names: list[str] = field(default_factory=list[str])  # what may be a path or the end of one
-    kinds: set[str] = field(default_factory=set[str])
-    """The kinds of files that are asked for: `test`, `docs`."""
+    kinds: set[str] = field(default_factory=set[str])  # the files asked for: `test`, `docs`
     wants_type: bool = False
     spelled: set[str] = field(default_factory=set[str])
     """The names that the question spells out: a definition of one is what it asks for."""
@@ -93,8 +92,7 @@ class Question:
     _known: dict[str, Shares] = field(default_factory=dict[str, Shares])
 
     def add(self, text: str, weight: float, *forms: tuple[str, float], word: str = "") -> None:
-        """Add a term with its forms, which may stand for a word of the question; a form that
-        another term has stays with that."""
+        """Add a term with its forms, but for those that another has; it may stand for a `word`."""
         new = [(form, factor) for form, factor in forms if form not in self._forms]
         if new and len(self.terms) < MAX_TERMS:
             for form, factor in new:
@@ -139,6 +137,10 @@ class Question:
                 return term, factor * _BEGINNING
         return 0, 0.0
 
+    def is_asked_in(self, line: str) -> bool:
+        """Whether a line asks the question itself, in an example say: that answers nothing."""
+        return self.sentence.count(" ") > 2 and self.sentence in line.casefold()
+
     def pattern(self) -> str:
         """Return a pattern for ripgrep: whole names that may have a term in them."""
         # Without Unicode classes, which are slow, and with literals that it can look for first.
@@ -166,7 +168,7 @@ def _literal(form: str) -> str:
 
 def understood(text: str) -> Question:
     """Return what a question asks for; one without any word that tells something has no terms."""
-    question = Question()
+    question = Question(text.strip("?. \n").casefold())
     tokens = [t.rstrip(".:/-") for t in _TOKEN.findall(text[:MAX_QUESTION_CHARACTERS])]
     tokens = [t for t in tokens if len(t) <= MAX_WORD_CHARACTERS or _UNSPACED.match(t)]
     question.names = [t for t in tokens if re.search(r"[./]", t) and len(t) > 2][:20]
@@ -193,10 +195,8 @@ def understood(text: str) -> Question:
 
 
 def _spelled_out(tokens: list[str]) -> tuple[list[str], bool]:
-    """Return what looks like a name, or else the only telling word; and whether it says it all.
-
-    A long question that names something is about more than where that is defined.
-    """
+    """Return what looks like a name, or else the only telling word; and whether it says it all."""
+    # A long question that names something is about more than where that is defined.
     told = [token for token in tokens if token.lower() not in STOP | WEAK | _TYPES]
     shaped = [(token, re.split(r"::|[./]", token)[-1]) for token in tokens if _NAME.search(token)]
     # What is short behind a dot is the ending of a file's name.
@@ -225,20 +225,16 @@ def _add_words(question: Question, words: list[str], also: Mapping[str, list[str
     telling = [word for word in told if len(word) > 1 and word not in of_kinds]
     strong = [word for word in telling if word not in WEAK]
     for word, _ in Counter(strong).most_common(MAX_TERMS):
-        _add_word(question, word, also.get(word, ()))
+        forms = [stem(word), *map(stem, also.get(word, ()))]
+        # A word that code has other words for tells less.
+        alike = next((group for group in _ALIKE_WORDS if forms[0] in group), ())
+        shares = [*((form, 1.0) for form in forms), *((form, _ALIKE) for form in alike)]
+        question.add(word, _COMMON if alike else _WORD, *shares, word=word)
     for first, second in pairwise(words):
         if first in strong and second in strong:
             question.add(f"{first} {second}", _JOINED, (stem(first + second), 1.0))
     for word in telling if len(question.terms) < 2 else ():
         question.add(word, _WEAK, (stem(word), 1.0), word=word)
-
-
-def _add_word(question: Question, word: str, also: Iterable[str]) -> None:
-    """Add a word; one that code has other words for tells less."""
-    forms = [stem(word), *map(stem, also)]
-    alike = next((group for group in _ALIKE_WORDS if forms[0] in group), ())
-    shares = [*((form, 1.0) for form in forms), *((form, _ALIKE) for form in alike)]
-    question.add(word, _COMMON if alike else _WORD, *shares, word=word)
 
 
 def _add_pairs(question: Question, run: str) -> None:

@@ -1,0 +1,69 @@
+"""The way to a Ray cluster, with an answer in bounded time where there is none."""
+
+import asyncio
+import logging
+import os
+import socket
+from types import ModuleType
+from typing import Any
+
+from outrider.delegation.request import invalid
+from outrider.processes.threads import in_thread
+
+PROBE_SECONDS, MAX_CONNECT_SECONDS = 10.0, 90.0
+ADVICE = "Check RAY_ADDRESS or --on, and that the cluster is running."
+INSTALL = "pip install 'outrider[ray]'"
+
+
+async def connected(on: str) -> tuple[ModuleType, bool]:
+    """Return Ray, connected to the cluster that `on` names, and whether we did that.
+
+    `ray` is the one that RAY_ADDRESS names, else the one of this machine, else a new one.
+    Raises `Refusal`.
+    """
+    address = on if on != "ray" else os.environ.get("RAY_ADDRESS", "")
+    if on != "ray" and not on.startswith("ray://"):
+        raise invalid(f"--on {on!r} is no cluster: write ray, or ray://host:10001.")
+    ray = _loaded()
+    if ray.is_initialized():
+        return ray, False
+    await in_thread(_probe)(address)
+    try:
+        async with asyncio.timeout(MAX_CONNECT_SECONDS):
+            await in_thread(_connect)(ray, address)
+    except TimeoutError:
+        raise invalid(f"No Ray cluster answers at {address or 'this machine'}. {ADVICE}") from None
+    except (Exception, SystemExit) as error:
+        ray.shutdown()
+        raise invalid(f"Ray can't be reached{f' at {address}' * bool(address)}: {error}") from None
+    return ray, True
+
+
+def _loaded() -> ModuleType:
+    # Ray would send the working folder to all nodes where the command was started by `uv run`.
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise invalid(f"--on ray needs Ray ({error}). Install it with: {INSTALL}") from None
+    return ray
+
+
+def _probe(address: str) -> None:
+    """Find out whether anything listens there; Ray itself would try for a minute or more."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address in ("", "auto", "local"):
+        return
+    try:
+        if not colon or not port.isdecimal():
+            raise OSError("an address is written host:port")
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+    except OSError as error:
+        raise invalid(f"No Ray cluster answers at {address}: {error}. {ADVICE}") from None
+
+
+def _connect(ray: Any, address: str) -> None:
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    ray.init(address=address or None, include_dashboard=None, runtime_env={}, **quiet)
