@@ -493,7 +493,7 @@ def test_a_guardian_without_room_for_a_child_says_so(capfd: pytest.CaptureFixtur
     pid = os.fork()
     if pid == 0:
         os.fork = _no_room
-        guardian.run_guarded(lambda: None, lifeline=0, status=writer, timeout_ms=1)
+        guardian.run_guarded(lambda _: None, lifeline=0, status=writer, timeout_ms=1)
     os.close(writer)
     os.waitpid(pid, 0)
     with open(reader, "rb") as status:
@@ -510,7 +510,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 ends, lifeline = socket.socketpair()
 
-def run():
+def run(_link):
     handlers = [signal.getsignal(one) for one in reaping._SIGNALS]
     assert set(handlers) == {signal.SIG_DFL} and not signal.pthread_sigmask(signal.SIG_BLOCK, ())
     if sys.argv[2] == "exit":
@@ -531,6 +531,41 @@ def test_a_guardian_hears_of_its_childs_end_and_of_signals(
         [sys.executable, "-c", GUARDED, way, what], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.splitlines()[1:] == [ending], done.stderr
+
+
+SAYS_DONE = """
+import os, subprocess, sys, time
+from outrider.processes import guardian
+
+ours, sweep = os.dup(1), guardian.sweep
+
+def seen(on_end):
+    sweep(on_end)
+    os.write(ours, b"swept\\n")
+
+def run(link):
+    if sys.argv[1] == "leaves":
+        subprocess.Popen(["sleep", "1000"], stdout=ours, stderr=ours, pass_fds=[ours])
+    link.send(guardian.DONE)
+    if sys.argv[1] == "lies":
+        time.sleep(4 * guardian.MAX_END_SECONDS)
+        os._exit(4)
+    os._exit(0)
+
+guardian.sweep = seen
+guardian.run_guarded(run, lifeline=os.pipe()[0], status=os.dup(1), timeout_ms=60_000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "told"),
+    [("ends", ["exit 0", "swept"]), ("leaves", ["swept", "exit 0"]), ("lies", ["swept", "exit 4"])],
+)
+def test_nobody_waits_for_the_memory_of_a_child_that_is_done(child: str, told: list[str]) -> None:
+    """What a child has left, and one that only says that it is done, is waited for all the same."""
+    command = [sys.executable, "-c", SAYS_DONE, child]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)  # till all is closed
+    assert done.stdout.splitlines()[1:] == told, done.stderr
 
 
 def _no_room() -> int:

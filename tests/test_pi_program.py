@@ -214,7 +214,7 @@ async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch = Path(runtime.__file__).with_name("launch.py").read_text()
-    refusing = launch.replace("missing = walls.enter(", "missing = ('namespaces: refused',) or (")
+    refusing = launch.replace("walls.enter(around, guardian=guardian)", "('namespaces: refused',)")
     assert refusing != launch
     (tmp_path / "launch.py").write_text(refusing.replace("__file__", repr(runtime.__file__)))
     command = (*runtime.LAUNCH[:-1], str(tmp_path / "launch.py"))

@@ -1,7 +1,7 @@
 """A child enters its walls before it does anything for a model, and tells what they hold."""
 
+import _socket
 import os
-import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ class Confined:
 
 
 def confine(
-    brief: Brief, begun: walls.Begun | None = None, guardian: socket.socket | None = None
+    brief: Brief, begun: walls.Begun | None = None, guardian: _socket.socket | None = None
 ) -> Confined:
     """Confine this process as its brief says; raises `OSError` where a layer can't be had.
 

@@ -6,6 +6,7 @@ request. It has one thread, no event loop and no caller's secrets, since every f
 started in. `LOADS` says what its children's models need.
 """
 
+import _socket
 import asyncio
 import contextlib
 import gc
@@ -282,13 +283,8 @@ class _Server:
 def _guard(watch: Watch, request: StartRequest, ends: ChildEnds) -> None:
     """Start a child that has its ends, and guard it."""
     _take_standard(ends[:3])
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-    def run() -> None:
-        ours.close()
-        run_child(guardian=theirs)
-
-    run_guarded(run, lifeline=0, status=ends.status, timeout_ms=request.ms_left(), watch=watch)
+    limit_ms = request.ms_left()
+    run_guarded(run_child, lifeline=0, status=ends.status, timeout_ms=limit_ms, watch=watch)
 
 
 def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) -> None:
@@ -299,22 +295,21 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     the request, once; where it closes instead, both processes end.
     """
     call_oneself("spare")
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
-    def wait() -> None:
+    def wait(given: _socket.socket) -> None:
         call_oneself("spare")
-        begun = Begun(theirs)
+        link = socket.socket(fileno=given.detach())
+        begun = Begun(link)
         told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads))
         ready = Ready(asyncio.new_event_loop(), begun)
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
-        _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
-        if theirs.recv(16) == _BEGIN:
+        _, ends, _, _ = socket.recv_fds(link, 16, 3)
+        if link.recv(16) == _BEGIN:
             _take_standard(ends)
-            run_child(ready)
+            run_child(link, ready)
 
-    guardian = Guardian(wait, watch, not_the_childs=ours.fileno())
-    theirs.close()
+    guardian = Guardian(wait, watch)
     packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
     request = StartRequest.from_bytes(packet)
     if request is None or len(received) != _ENDS:
@@ -323,9 +318,10 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     ends = ChildEnds(*received)
     # The child is announced when it has its ends, and begins after that: until then the parent
     # can give the task to another child.
-    socket.send_fds(ours, [READY], ends[:3])
+    sent = struct.pack("3i", *ends[:3])
+    guardian.link.sendmsg([READY], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
     os.write(ends.status, f"pid {os.getpid()}\n".encode())
-    ours.send(_BEGIN)
+    guardian.link.send(_BEGIN)
     for descriptor in (ends.events, ends.errors):
         os.close(descriptor)
     guardian.guard(ends.start, ends.status, request.ms_left())

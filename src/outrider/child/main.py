@@ -1,10 +1,10 @@
 """A child, from its brief to its last event."""
 
+import _socket
 import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -35,6 +35,7 @@ from outrider.models.keeping import restored
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
 from outrider.processes.cell_start import Cells
+from outrider.processes.guardian import DONE
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
 from outrider.processes.walls import Begun
 from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, MainTurn, Start
@@ -52,10 +53,10 @@ from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
 
-def run_child(ready: "Ready | None" = None, guardian: socket.socket | None = None) -> None:
+def run_child(guardian: _socket.socket, ready: "Ready | None" = None) -> None:
     """Read the brief from stdin, do its task, write the events to stdout, and exit.
 
-    `ready` is what was made while there was nothing to do; `guardian` leads to this one's guardian.
+    `guardian` leads to its guardian; `ready` is what was made while there was nothing to do.
     """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
@@ -75,7 +76,7 @@ def run_child(ready: "Ready | None" = None, guardian: socket.socket | None = Non
         os._exit(1)
     about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
-    around = Surroundings(cells_for(about, isolation, emit), confined.audit)
+    around = Surroundings(cells_for(about, isolation, emit), confined.audit, guardian)
     # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
     # that never comes.
     loop = ready.loop if ready else asyncio.new_event_loop()
@@ -111,12 +112,22 @@ async def _run_until_stopped(
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
+    _exit(around)
+
+
+def _exit(around: "Surroundings") -> NoReturn:
+    """Say that this is the end, and exit at once: an orderly one of an interpreter full of SDKs
+    takes 100 ms, and nothing is left to do."""
     sys.stderr.flush()
-    # Nothing is left to do, and an orderly exit of an interpreter full of SDKs takes 100 ms.
+    if around.guardian is not None:
+        with suppress(OSError):
+            around.guardian.send(DONE)
     os._exit(0)
 
 
-async def _do(brief: Brief, emit: Emit, start: float, link: int, around: "Surroundings") -> None:
+async def _do(
+    brief: Brief, emit: Emit, start: float, link: int, around: "Surroundings"
+) -> NoReturn:
     budget = Budget(brief.budget)
     try:
         parent = Parent(brief.main_turn or MainTurn(), brief.timeout_ms, emit, link)
@@ -129,14 +140,16 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int, around: "Surrou
         words = f"The child failed: {type(error).__name__}: {error}"
         finish = TaskFinishEvent(brief.run_id, error=words, usage=budget.usage)
     emit(finish)
+    _exit(around)
 
 
 @frozen
 class Surroundings:
-    """What is around a task: the cells of what it starts, and the audit of its layer."""
+    """What is around a task: the cells of what it starts, the audit of its layer, its guardian."""
 
     cells: Cells | None = None
     audit: LayerAudit | None = None
+    guardian: _socket.socket | None = None
 
 
 async def run_task(

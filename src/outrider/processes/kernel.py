@@ -21,6 +21,8 @@ _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _CAPABILITY_VERSION = 4, 38, 0x20080522
 SETFCAP = 1 << 31
 """The capability with which root may map its own id into a namespace."""
 _MAPS = ("uid_map", "gid_map")
+MAP, MAPPED = b"map", b"mapped"
+"""What a process asks of one that stays outside of its namespace, and hears from it."""
 
 
 def checked(result: int) -> int:
@@ -96,14 +98,13 @@ def _capabilities() -> int:
     return struct.unpack("6I", data.raw)[0]
 
 
-def mapped_ids() -> list[str]:
-    """Return all ids that this namespace has, mapped to themselves: users, then groups."""
-    ranges: list[str] = []
+def map_ids(pid: int) -> None:
+    """Map all ids that this namespace has, each to itself, in the one that a process is in."""
     for name in _MAPS:
-        with open(f"/proc/self/{name}") as file:
-            rows = [line.split() for line in file]
-        ranges.append("\n".join(f"{first} {first} {count}" for first, _, count in rows))
-    return ranges
+        with open(f"/proc/self/{name}") as ours:
+            rows = [line.split() for line in ours]
+        with open(f"/proc/{pid}/{name}", "w") as theirs:
+            theirs.write("\n".join(f"{first} {first} {count}" for first, _, count in rows))
 
 
 def gain_nothing() -> None:

@@ -38,6 +38,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PF_EXITING = 0x4
+_STAT_BYTES = 4096
 _RLIMIT_LOCKS = 10
 """A resource limit that Linux hands down and lets no user raise, but otherwise ignores."""
 
@@ -242,6 +244,29 @@ def _parents() -> dict[int, int]:
         with suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
             found[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
     return found
+
+
+def is_ending(pid: int) -> bool:
+    """Return whether all threads of a process are in their exit, from which none returns."""
+    with suppress(OSError, IndexError, ValueError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/stat", "rb", buffering=0) as stat:
+                flags = stat.read(_STAT_BYTES).rpartition(b")")[2].split()[6]  # type: ignore[union-attr]
+            if not int(flags) & _PF_EXITING:
+                return False
+        return True
+    return False
+
+
+def started_by(pid: int) -> "list[int] | None":
+    """Return the children of a process; None where the kernel doesn't tell them."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as children:
+                found += map(int, children.read().split())
+        return found
+    return None
 
 
 def command_line(pid: int) -> str:

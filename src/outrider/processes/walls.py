@@ -10,7 +10,7 @@ the mounts are locked, because they belong to a namespace above or nobody has ri
 import os
 import struct
 import sys
-from _socket import SCM_RIGHTS, SOL_SOCKET
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
@@ -19,10 +19,11 @@ from outrider.processes import kernel, landlock
 from outrider.processes.cell import DEVICES
 from outrider.processes.kernel import opened
 from outrider.processes.listening import socket_paths
+from outrider.processes.reaping import call_oneself, fork_bare
 
 TYPE_CHECKING = False  # typing's own would cost a keeper milliseconds
 if TYPE_CHECKING:
-    import socket
+    from _socket import socket
 
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
 MAX_SINGLE_SOCKETS = 64
@@ -35,8 +36,6 @@ CODE = (
 )
 """What a child runs, and shuts its cells with: it stays as it is in a layer too."""
 _NAMESPACE = "/proc/self/ns/mnt"
-_MAPPER = """printf outrider-ids >/proc/$$/comm
-read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo"""
 
 
 class Walls:
@@ -105,7 +104,7 @@ class LayeredFolder:
 
 
 def enter(
-    walls: Walls, begun: "Begun | None" = None, guardian: "socket.socket | None" = None
+    walls: Walls, begun: "Begun | None" = None, guardian: "socket | None" = None
 ) -> tuple[str, ...]:
     """Confine this process, which has one thread; return what the kernel didn't let it do."""
     return (begun or Begun(guardian)).finish(walls)
@@ -118,16 +117,17 @@ class Begun:
     is mounted outside later, it doesn't see.
     """
 
-    def __init__(self, guardian: "socket.socket | None" = None) -> None:
+    def __init__(self, guardian: "socket | None" = None) -> None:
         """Begin with this process, which has one thread.
 
-        At the other end of `guardian` is a process that ends when nobody waits any more: to take
-        namespaces down takes the kernel a millisecond, and many times that where many end at once.
+        At the other end of `guardian` is a process outside, which maps ids and ends when nobody
+        waits any more: to take namespaces down takes the kernel a millisecond, and many times that
+        where many end at once.
         """
         self._guardian = guardian
         self._namespaces: list[int] = []
         self._stack = ExitStack()
-        self._mapper: _Mapper | None = None
+        self._mapper: socket | None = None
         self._refused = () if kernel.IS_LINUX else (kernel.NO_LINUX,)
         if not self._refused:
             self._mounted = kernel.mounts()
@@ -136,7 +136,7 @@ class Begun:
 
     def _begin(self) -> Iterator[str]:
         try:
-            self._mapper = _enter_namespaces(self._stack)
+            self._mapper = _enter_namespaces(self._stack, self._guardian)
             kernel.mount(None, "/", flags=kernel.REC | kernel.PRIVATE)
             kernel.set_attributes("/", kernel.RDONLY | kernel.NOSUID | kernel.NODEV, below=True)
         except OSError as error:
@@ -154,7 +154,8 @@ class Begun:
                 return self._refused
             missing = [*self._missing, *_rearranged(walls, self._mounted)]
             missing += _hidden_sockets(walls, socket_paths())
-            missing += _tried("rights", self._mapper.map_ids if self._mapper else _drop_rights)
+            drop = partial(_map_ids, self._mapper) if self._mapper else _drop_rights
+            missing += _tried("rights", drop)
         missing += _tried("landlock", landlock.restrict_scope)
         with suppress(OSError):  # a folder that was replaced is another one now
             os.chdir(os.getcwd())
@@ -168,12 +169,11 @@ class Begun:
                 self._namespaces.append(os.open(_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC))
 
     def _leave_namespaces(self) -> None:
-        """Send them to the guardian: what lies unread in its socket goes with its own end."""
+        """Send them to the guardian, with whose own end they go."""
         with suppress(OSError):
             if self._guardian is not None:
                 held = struct.pack(f"{len(self._namespaces)}i", *self._namespaces)
                 self._guardian.sendmsg([b"."], [(SOL_SOCKET, SCM_RIGHTS, held)])
-                self._guardian.close()
         for namespace in self._namespaces:
             os.close(namespace)
 
@@ -330,48 +330,43 @@ def _hide(path: str) -> None:
         kernel.mount("/dev/null", path, flags=kernel.BIND)
 
 
-class _Mapper:
-    """A small process that stays outside and maps all of root's ids, which nobody inside can."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        ask, self._ask = os.pipe()
-        self._told, told = os.pipe()
-        stack.callback(os.close, self._told)
-        # Each id to itself: what others own has the same owner inside.
-        arguments = ("sh", "-c", _MAPPER, "sh", str(os.getpid()), *kernel.mapped_ids())
-        standard = [(os.POSIX_SPAWN_DUP2, ask, 0), (os.POSIX_SPAWN_DUP2, told, 1)]
-        try:
-            self._pid = os.posix_spawn("/bin/sh", arguments, {}, file_actions=standard)
-        except OSError:
-            os.close(self._ask)
-            raise
-        finally:
-            os.close(ask)
-            os.close(told)
-        stack.callback(self._end)
-
-    def _end(self) -> None:
-        os.close(self._ask)
-        os.waitpid(self._pid, 0)
-
-    def map_ids(self) -> None:
-        """Go into a user namespace below, with which all mounts so far are locked."""
-        kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
-        os.write(self._ask, b"\n")
-        if not os.read(self._told, 1):
-            raise PermissionError(1, "the ids of users can't be mapped")
-
-
-def _enter_namespaces(stack: ExitStack) -> _Mapper | None:
-    """Enter namespaces in which this process may mount; return who maps the ids later."""
+def _enter_namespaces(stack: ExitStack, guardian: "socket | None") -> "socket | None":
+    """Enter namespaces in which this process may mount; return who maps all of root's ids later."""
     if os.geteuid() == 0:
-        mapper = _Mapper(stack)
+        mapper = guardian or _mapper(stack)
         with suppress(OSError):
             kernel.unshare(kernel.NEWNS)
             return mapper
     # Without rights, as an ordinary user or as root in a container: these come with a namespace.
     kernel.enter_user_namespace(kernel.NEWNS)
     return None
+
+
+def _mapper(stack: ExitStack) -> "socket":
+    """Return the link to a small process that stays outside, where no guardian does."""
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    asking = os.getpid()
+    if (pid := fork_bare()) == 0:
+        try:
+            ours.close()
+            call_oneself("ids")
+            if theirs.recv(len(kernel.MAP)):
+                kernel.map_ids(asking)
+                theirs.send(kernel.MAPPED)
+        finally:
+            os._exit(0)
+    theirs.close()
+    stack.callback(os.waitpid, pid, 0)
+    stack.callback(ours.close)
+    return ours
+
+
+def _map_ids(mapper: "socket") -> None:
+    """Go into a user namespace below, with which all mounts so far are locked."""
+    kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
+    mapper.send(kernel.MAP)
+    if mapper.recv(len(kernel.MAPPED)) != kernel.MAPPED:
+        raise PermissionError(1, "the ids of users can't be mapped")
 
 
 def _drop_rights() -> None:

@@ -5,6 +5,7 @@ Without `site`, and without what `-m` loads, it starts in two thirds of the time
 
 import os
 import sys
+from _socket import socket
 
 sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
@@ -13,7 +14,7 @@ from outrider.processes.guardian import run_guarded
 from outrider.processes.reaping import limit_nesting
 
 
-def become_pi() -> None:
+def become_pi(guardian: socket) -> None:
     """Read from stdin what to run and behind which walls, and become that.
 
     Its first line of output says what the walls lack.
@@ -32,7 +33,8 @@ def become_pi() -> None:
     os.chdir(cwd)
     writable, seen, private, hidden, layer = ([*map(os.fsdecode, one)] for one in folders)
     layered = walls.LayeredFolder(layer[0], layer[1]) if layer else None
-    missing = walls.enter(walls.Walls(writable, seen, private, hidden, layered=layered))
+    around = walls.Walls(writable, seen, private, hidden, layered=layered)
+    missing = walls.enter(around, guardian=guardian)
     _tell(missing, layered.kind if layered else isolation.decode())
     if layered and not layered.kind:
         sys.exit(1)
