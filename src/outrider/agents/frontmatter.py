@@ -5,7 +5,6 @@ what agent files use: quotes, comments, lists, folded lines and block scalars.
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Literal
 
 from outrider.protocol.data import frozen
@@ -40,12 +39,12 @@ class Diagnostic:
         return f"{place}: {self.severity}: {self.message}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Notes:
     """The diagnostics of one file, while it is read."""
 
-    path: str
-    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    def __init__(self, path: str, diagnostics: list[Diagnostic] | None = None) -> None:
+        self.path = path
+        self.diagnostics = [] if diagnostics is None else diagnostics
 
     def error(self, line: int | None, message: str) -> None:
         """Note why the file can't be used."""

@@ -19,7 +19,7 @@ __all__ = ["Masker", "StreamMasker"]
 __all__ += ["is_secret_name", "secret_environment_values", "without_secrets"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Masker:
     """Masks secrets in what leaves a run.
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outrider.delegation.preparation import Prepared
@@ -31,15 +30,13 @@ MAX_STEPS = 5
 MAX_STEP = 30  # columns for what an agent does: the rest of its row has to be seen too
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Row:
     """An agent at work, and how far it is."""
 
-    name: str
-    begun: float = field(default_factory=time.monotonic)
-    turn: int = 0
-    steps: list[str] = field(default_factory=list[str])  # the last tool calls: `grep idleTimeout`
-    usage: Usage = field(default_factory=Usage)
+    def __init__(self, name: str, begun: float | None = None) -> None:
+        self.name, self.begun = name, time.monotonic() if begun is None else begun
+        self.turn, self.usage = 0, Usage()
+        self.steps: list[str] = []  # the last tool calls: `grep idleTimeout`
 
     def take(self, event: events.Event) -> None:
         match event:
