@@ -31,8 +31,9 @@ def content(option):
 
 arguments = sys.argv[1:]
 files = [one[1:] for one in arguments if one.startswith("@")]
-calls = Path(__file__).with_name("calls.jsonl")
-texts = json.loads(Path(__file__).with_name("texts.json").read_text())
+own = Path(__file__).resolve()
+calls = own.with_name("calls.jsonl")
+texts = json.loads(own.with_name("texts.json").read_text())
 text = texts[len(calls.read_text().splitlines()) if calls.exists() else 0]
 call = {{"arguments": arguments, "prompt": content("--system-prompt")}}
 call |= {{"files": [Path(file).read_text() for file in files]}}
@@ -208,6 +209,22 @@ async def test_pi_writes_to_its_own_folder_only(world: Path, tmp_path: Path) -> 
     assert (pi.folder / "kept").exists() and not (world / "spoilt").exists()
     # Else Node would compile pi in each run again.
     assert (runs_folder(os.environ).parent / "pi-compiled/kept").exists()
+
+
+async def test_pi_runs_from_below_a_folder_that_its_walls_replace(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As npm installs it: PATH leads to a link, and the package lies beside that."""
+    modules = tmp_path / "node_modules"
+    (modules / ".bin").mkdir(parents=True)
+    pi = Pi(modules / "pi", "It ran.")
+    (modules / ".bin/pi").symlink_to("../pi/pi")
+    path = os.environ["PATH"].replace(str(pi.folder), str(modules / ".bin"), 1)
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    ended = await run("Find it.")
+    assert "Read-only file system" in (ended.error or ""), "it ran, and can't write to its package"
 
 
 async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(

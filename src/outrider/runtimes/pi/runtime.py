@@ -128,11 +128,12 @@ class PiRuntime:
             ):
                 around = TrustedPrograms.around(Path(brief.cwd), environment, trusted=False)
                 files = ("--system-prompt", role_path, "--session", session_path)
-                command = [*_pi_command(brief, around.find("pi")), *files]
+                program = around.find("pi")
+                command = [*_pi_command(brief, program), *files]
                 cache = _compile_cache(brief)
                 places = {"TMPDIR": "/tmp", "NODE_COMPILE_CACHE": cache}  # noqa: S108
                 variables = {**around.for_started(), **VARIABLES, **places}
-                folders = _folders(brief, environment, cache)
+                folders = _folders(brief, environment, cache, program or "")
                 call = _PiCall(command, variables, [role, session], folders)
                 try:
                     return await _run_until_valid(brief, call, relay)
@@ -154,13 +155,19 @@ def _compile_cache(brief: Brief) -> str:
     return folder
 
 
-def _folders(brief: Brief, env: Mapping[str, str], cache: str) -> tuple[Sequence[str], ...]:
+def _folders(
+    brief: Brief, env: Mapping[str, str], cache: str, program: str
+) -> tuple[Sequence[str], ...]:
     """Return the walls of pi, which keeps its settings, logins and sessions in a folder."""
     own, layered = os.path.realpath(agent_folder(env)), new_layer(brief, may_copy=False)
     around = walls_for(brief, env, (own, cache), layered)
     hidden = [path for path in around.hidden if not f"{path}/".startswith(f"{own}/")]
     layer = (layered.folder, layered.layer) if layered else ()
-    return around.writable, around.seen, around.private, hidden, layer
+    # What PATH leads to may lie where only PATH's own folders stay seen, as below `/tmp`.
+    real = os.path.realpath(program)
+    code = real.partition("/node_modules/")[0] + "/node_modules"
+    seen = (*around.seen, code if os.path.isdir(code) else os.path.dirname(real))
+    return around.writable, seen, around.private, hidden, layer
 
 
 @frozen
