@@ -25,6 +25,7 @@ from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import Ready, run_child
 from outrider.child.rehearsal import load_model, rehearse
 from outrider.models.cost import remember_price
+from outrider.processes import kernel
 from outrider.processes.copied_pages import copy_pages, pages_written_by
 from outrider.processes.guardian import Guardian, run_guarded
 from outrider.processes.reaping import Watch, call_oneself, fork_bare, libc, reap
@@ -78,6 +79,8 @@ def warm_up(loads: str) -> None:
         rehearse(loads, "grep", "read")
     libc()
     code_paths()
+    if kernel.IS_LINUX:
+        kernel.mapped_ids()
     # asyncio asks for these with each handler, and Python makes an object of each anew.
     signal.valid_signals = cache(signal.valid_signals)
     signal.valid_signals()

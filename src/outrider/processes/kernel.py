@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 from contextlib import ExitStack
+from functools import cache
 
 from outrider.processes.reaping import libc
 
@@ -98,13 +99,26 @@ def _capabilities() -> int:
     return struct.unpack("6I", data.raw)[0]
 
 
-def map_ids(pid: int) -> None:
-    """Map all ids that this namespace has, each to itself, in the one that a process is in."""
+@cache
+def mapped_ids() -> tuple[tuple[str, bytes], ...]:
+    """Return all ids that this namespace has, each mapped to itself: users, then groups."""
+    found: list[tuple[str, bytes]] = []
     for name in _MAPS:
-        with open(f"/proc/self/{name}") as ours:
-            rows = [line.split() for line in ours]
-        with open(f"/proc/{pid}/{name}", "w") as theirs:
-            theirs.write("\n".join(f"{first} {first} {count}" for first, _, count in rows))
+        with open(f"/proc/self/{name}") as file:
+            rows = [line.split() for line in file]
+        lines = (f"{first} {first} {count}" for first, _, count in rows)
+        found.append((name, "\n".join(lines).encode()))
+    return tuple(found)
+
+
+def map_ids(pid: int) -> None:
+    """Map them like that in the namespace that a process has entered."""
+    for name, ids in mapped_ids():
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, ids)
+        finally:
+            os.close(descriptor)
 
 
 def gain_nothing() -> None:

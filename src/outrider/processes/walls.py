@@ -154,28 +154,36 @@ class Begun:
                 return self._refused
             missing = [*self._missing, *_rearranged(walls, self._mounted)]
             missing += _hidden_sockets(walls, socket_paths())
-            drop = partial(_map_ids, self._mapper) if self._mapper else _drop_rights
-            missing += _tried("rights", drop)
+            missing += _tried("rights", self._give_up_rights)
         missing += _tried("landlock", landlock.restrict_scope)
         with suppress(OSError):  # a folder that was replaced is another one now
             os.chdir(os.getcwd())
-        self._hold_namespace()
-        self._leave_namespaces()
         return tuple(missing)
+
+    def _give_up_rights(self) -> None:
+        """Lose the right to mount; root does in a user namespace below, which locks all mounts."""
+        if self._mapper is None:
+            _drop_rights()
+            self._say(b".")
+            return
+        kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
+        self._say(kernel.MAP)
+        if self._mapper.recv(len(kernel.MAPPED)) != kernel.MAPPED:
+            raise PermissionError(1, "the ids of users can't be mapped")
 
     def _hold_namespace(self) -> None:
         with suppress(OSError):
             if self._guardian is not None:
                 self._namespaces.append(os.open(_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC))
 
-    def _leave_namespaces(self) -> None:
-        """Send them to the guardian, with whose own end they go."""
-        with suppress(OSError):
-            if self._guardian is not None:
-                held = struct.pack(f"{len(self._namespaces)}i", *self._namespaces)
-                self._guardian.sendmsg([b"."], [(SOL_SOCKET, SCM_RIGHTS, held)])
-        for namespace in self._namespaces:
-            os.close(namespace)
+    def _say(self, word: bytes) -> None:
+        """Tell the process outside; a guardian is left the namespaces, which go with its end."""
+        self._hold_namespace()
+        if link := self._mapper or self._guardian:
+            held = struct.pack(f"{len(self._namespaces)}i", *self._namespaces)
+            link.sendmsg([word], [(SOL_SOCKET, SCM_RIGHTS, held)] if held else [])
+        while self._namespaces:
+            os.close(self._namespaces.pop())
 
 
 @cache
@@ -359,14 +367,6 @@ def _mapper(stack: ExitStack) -> "socket":
     stack.callback(os.waitpid, pid, 0)
     stack.callback(ours.close)
     return ours
-
-
-def _map_ids(mapper: "socket") -> None:
-    """Go into a user namespace below, with which all mounts so far are locked."""
-    kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
-    mapper.send(kernel.MAP)
-    if mapper.recv(len(kernel.MAPPED)) != kernel.MAPPED:
-        raise PermissionError(1, "the ids of users can't be mapped")
 
 
 def _drop_rights() -> None:
