@@ -534,24 +534,34 @@ def test_a_guardian_hears_of_its_childs_end_and_of_signals(
 
 
 SAYS_DONE = """
-import os, subprocess, sys, time
+import os, subprocess, sys
 from outrider.processes import guardian
 
-ours, sweep = os.dup(1), guardian.sweep
+ours, (hear, tell) = os.dup(1), os.pipe()
+sweep, is_ending = guardian.sweep, guardian.is_ending
 
 def seen(on_end):
     sweep(on_end)
     os.write(ours, b"swept\\n")
+
+def looked(pid):
+    ends = is_ending(pid)
+    os.write(tell, b"looked")
+    return ends
 
 def run(link):
     if sys.argv[1] == "leaves":
         subprocess.Popen(["sleep", "1000"], stdout=ours, stderr=ours, pass_fds=[ours])
     link.send(guardian.DONE)
     if sys.argv[1] == "lies":
-        time.sleep(4 * guardian.MAX_END_SECONDS)
+        os.read(hear, 1)
         os._exit(4)
     os._exit(0)
 
+if sys.argv[1] == "ends":
+    guardian.reap = lambda on_end: True  # as if the kernel were still at it
+if sys.argv[1] == "lies":
+    guardian.is_ending, guardian.MAX_END_SECONDS = looked, 0
 guardian.sweep = seen
 guardian.run_guarded(run, lifeline=os.pipe()[0], status=os.dup(1), timeout_ms=60_000)
 """
