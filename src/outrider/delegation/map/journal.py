@@ -1,10 +1,10 @@
 """The journal of a map: a file that only grows, with a JSON object on each line.
 
 `start` says that an attempt at an item begins, and whether it may be made `again` if its end isn't
-known; with `part` what it may use, if it is on another machine;
-`run` which run it is; `back` that it will be made again; `end` how the item ended. Nobody
-gets a row before it is on the disk. A last line that was cut is dropped. The lock on the file
-keeps a second map away, and goes with its holder.
+known; with `part` what it may use, if it is on another machine; `run` which run it is; `back` that
+it is over without a result, and what it has used; `end` how the item ended. Nobody gets a row
+before it is on the disk. A last line that was cut is dropped. The lock on the file keeps a second
+map away, and goes with its holder.
 
 For those who watch there are also `call` (a map begins with so many items, if that is known),
 `refused` (an item that can't be one), `stop`, and on each line its time.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from outrider.delegation.map.engine import REFUSED, MapRow
+from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.purse import Money, added
 from outrider.delegation.request import invalid
 from outrider.protocol import jsonl
@@ -77,11 +77,6 @@ class Entry:
     part: Usage = field(default_factory=Usage)
     """What it may have used on another machine, of which nothing else is known."""
 
-    @property
-    def is_done(self) -> bool:
-        """Whether there is a result; to have been refused is none."""
-        return self.outcome not in (None, REFUSED)
-
 
 class Journal:
     """An open journal."""
@@ -118,7 +113,8 @@ class Journal:
 
     def _read(self) -> None:
         """Take in all lines that are whole, and cut off the rest."""
-        with open(self.path, "rb") as lines:
+        os.lseek(self._file, 0, os.SEEK_SET)  # refused by a pipe, which would be read for ever
+        with open(self._file, "rb", closefd=False) as lines:
             for line in lines:
                 if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):
                     raise invalid(f"{self.path} isn't the journal of a map, and was left alone.")
@@ -141,7 +137,8 @@ class Journal:
             case {"run": str(key), "runId": str(run_id)} if key in self.entries:
                 self.entries[key].run_id = run_id
             case {"back": str(key), "usage": dict()} if key in self.entries:
-                self.entries[key] = Entry(self.entries[key].attempt)
+                again = data.get("again") is not False
+                self.entries[key] = Entry(self.entries[key].attempt, again)
                 self.spent = _with(self.spent, data)
             case {"end": str(key), "row": {"outcome": str(outcome)} as row} if key in self.entries:
                 self.entries[key].outcome, self.entries[key].place = outcome, place

@@ -14,7 +14,6 @@ from pathlib import Path, PurePath
 from statistics import mean
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import Item, items_of, read_csv, read_lines
 from outrider.delegation.map.journal import JournalLost, journal_path
@@ -47,9 +46,6 @@ An item is a line of text, a JSON object, or a CSV row. The same command goes on
 where it was interrupted. The exit code is 0 only if every item completed.
 """
 INTERRUPTED = "it was interrupted"
-_SAME = (
-    "model cwd check concurrency max_cost max_tokens rerun_unfinished stop_after ordered on include"
-)
 CELLS = ["id", "outcome", "output", "structuredOutput", "error", "tokens", "cost", "runId"]
 FAILED = frozenset(map(str, Outcome)) - {str(Outcome.COMPLETED)}
 
@@ -115,7 +111,7 @@ def execute(arguments: Namespace) -> int:
         output.say("stdin can't be read again: to go on after an interruption, use --journal FILE.")
     options = _options(arguments)
     about |= {name: options.get(name) for name in ("model", "output_schema", "check")}
-    caller = Caller(os.environ, confirm=_asked_once(arguments.agent) if can_ask() else None)
+    caller = Caller(os.environ, confirm=confirm_agent if can_ask() else None)
     if arguments.include and not arguments.on:
         raise bad_call("--include needs --on: it names files for a cluster's nodes", "map")
     slow = bool(given) and not os.path.isfile(given)
@@ -125,26 +121,15 @@ def execute(arguments: Namespace) -> int:
 
 
 def _options(arguments: Namespace) -> MapOptions:
-    flags = option_flags(Namespace(**{**vars(arguments), "max_cost": None}))
-    return MapOptions(
+    given = vars(arguments)
+    flags = option_flags(Namespace(**{**given, "max_cost": None}))
+    options: Any = {name: given[name] for name in MapOptions.__annotations__ if name in given}
+    return options | MapOptions(
         output_schema=None if arguments.schema is None else schema_from(arguments.schema),
         config=flags | ({"subagents.allowWrite": True} if arguments.write else {}),
         deadline=arguments.deadline and milliseconds(arguments.deadline, "s") / 1000,
         retry=FAILED if arguments.retry_failed else arguments.retry or (),
-        **{name: getattr(arguments, name) for name in _SAME.split()},  # pyright: ignore
     )
-
-
-def _asked_once(agent: str) -> Callable[[AgentDefinition, str], Any]:
-    """Return what asks about the map's own agent, once; no other one can interrupt it."""
-    answers: dict[str, bool] = {}
-
-    async def confirm(definition: AgentDefinition, reason: str) -> bool:
-        if (name := definition.name) not in answers:
-            answers[name] = name == agent and await confirm_agent(definition, reason)
-        return answers[name]
-
-    return confirm
 
 
 def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
@@ -207,13 +192,13 @@ async def _run(
     work: Map, arguments: Namespace, again: Callable[[], Iterator[Item | None]] | None
 ) -> int:
     """Run a map, print its rows, and return the exit code; `again` yields its items once more."""
+    keys = [item.key for item in again() if item] if again else None
     journal = await work.open()
     if other := [name for name, value in work.about.items() if journal.about.get(name) != value]:
         output.say(f"{journal.path} has results of another {', '.join(other)}; remove it to redo.")
-    keys = [item.key for item in again() if item] if again else None
     work.total = None if keys is None else len(keys)
     if keys and can_ask() and not arguments.yes:
-        done = sum(journal.entry(key).is_done for key in keys)
+        done = sum(map(work.has_result, keys))
         output.say(_forecast(work, len(keys) - done, done))
         if await read_answer("Start? [y/N] ") not in ("y", "yes"):
             return EXIT_CANCELLED
@@ -221,16 +206,16 @@ async def _run(
     for one in stop_signals():
         asyncio.get_running_loop().add_signal_handler(one, work.stop, INTERRUPTED)
     output.watch_reader(partial(work.stop, INTERRUPTED))
-    with ExitStack() as closing:
-        write = _writer(arguments, bar, journal.path, closing)
-        closing.callback(bar.close)
-        bar.tick()
-        try:
+    try:
+        with ExitStack() as closing:
+            write = _writer(arguments, bar, journal.path, closing)
+            closing.callback(bar.close)
+            bar.tick()
             async with aclosing(aiter(work)) as rows:
                 async for row in rows:
                     write(row)
-        except (JournalLost, OSError) as error:
-            work.stop(str(error))
+    except (JournalLost, OSError) as error:
+        work.stop(str(error))
     return _conclude(work, arguments)
 
 
