@@ -305,7 +305,10 @@ def test_no_items_at_all_is_said(door):
         (["explorer", "x", "--max-cost", "0"], "write a number above 0"),
         (["explorer", "x", "--retry", "oops"], "'oops' is none of cancelled"),
         (["explorer", "x", "--output", "x"], "is the file with the items"),
+        (["explorer", "x", "--output", "same"], "'same' is the file with the items"),
         (["explorer", "x", "--output", "j", "--journal", "./j"], "'j' is the journal"),
+        (["explorer", ""], "can't be read from ''"),
+        (["explorer", "x", "--journal", ""], "The journal . can't be used: Is a directory"),
         (["explorer", "."], "can't be read from '.': Is a directory"),
         (["explorer", "--files", "a**", "--task", "{path}"], "--files 'a**' i"),
         (
@@ -319,6 +322,7 @@ def test_no_items_at_all_is_said(door):
 )
 def test_a_call_that_can_not_be_is_refused_before_anything_runs(door, words, said):
     (door.project / "x").write_text("One\n")
+    (door.project / "same").hardlink_to(door.project / "x")
     with ScriptedModel([]) as server:
         ended = door.run("map", *words, "--model", server.model, env=server.environment)
     assert ended.code == (0 if said == "no items" else 2)

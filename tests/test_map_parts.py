@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -302,10 +303,11 @@ def test_a_second_map_on_one_journal_is_refused_by_name(tmp_path):
         pass
 
 
-def test_a_pipe_is_no_journal(tmp_path):
+def test_what_is_no_regular_file_is_no_journal(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Refusal, match=r"pipe can't be used: Illegal seek\. Name"):
-        Journal(tmp_path / "pipe", {})
+    for path in (tmp_path / "pipe", Path("/dev/full")):
+        with pytest.raises(Refusal, match=f"{path} can't be used: Not a regular file. Name"):
+            Journal(path, {})
 
 
 def test_journals_that_nobody_named_are_removed_when_they_are_old(tmp_path):

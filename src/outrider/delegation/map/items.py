@@ -98,7 +98,7 @@ def _item(where: str, fields: Fields | str, template: str | None, seen: Counter[
         texts = {name: fields.get(name) or None for name in ("agent", "model", "cwd")}
         if template is None and "task" not in fields:
             advice = "Add one, or make it of its fields: --task 'Review {path}'."
-            raise ValueError(f"There is no task, only {', '.join(fields)}. {advice}")
+            raise ValueError(f"There is no task, only {', '.join(fields) or '{}'}. {advice}")
         task = fields["task"] if template is None else filled(template, fields)
         for name, value in {**texts, "task": task}.items():
             if not isinstance(value, str) and (value is not None or name == "task"):

@@ -11,9 +11,11 @@ For those who watch there are also `call` (a map begins with so many items, if t
 """
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -113,7 +115,8 @@ class Journal:
 
     def _read(self) -> None:
         """Take in all lines that are whole, and cut off the rest."""
-        os.lseek(self._file, 0, os.SEEK_SET)  # refused by a pipe, which would be read for ever
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file")  # it may have no end
         with open(self._file, "rb", closefd=False) as lines:
             for line in lines:
                 if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):

@@ -94,10 +94,10 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Run the map, and return its exit code."""
-    folder, given = working_directory(arguments.cwd), arguments.file or ""
-    if not given and arguments.files is None and not sys.stdin.isatty():
+    folder, given = working_directory(arguments.cwd), arguments.file
+    if given is None and arguments.files is None and not sys.stdin.isatty():
         given = arguments.file = "-"
-    if bool(given) == (arguments.files is not None):
+    if (given is None) == (arguments.files is None):
         raise bad_call("map needs either FILE, - for stdin, or --files", "map")
     if arguments.files is not None and arguments.task is None:
         raise bad_call('--files needs a task for each, as --task "Review {path}"', "map")
@@ -105,16 +105,20 @@ def execute(arguments: Namespace) -> int:
     if arguments.dry_run:
         return _show(items(), arguments.agent)
     about = {"agent": arguments.agent, "folder": str(folder), "task": arguments.task}
-    about["input"] = arguments.files or (given if given == "-" else os.path.realpath(given))
-    path = Path(arguments.journal or journal_path(os.environ, about if given != "-" else None))
-    if given == "-" and not arguments.journal:
+    about["input"] = arguments.files if given is None else os.path.realpath(given)
+    if arguments.journal is not None:
+        path = Path(arguments.journal)
+    elif given == "-":
+        path = journal_path(os.environ)
         output.say("stdin can't be read again: to go on after an interruption, use --journal FILE.")
+    else:
+        path = journal_path(os.environ, about)
     options = _options(arguments)
     about |= {name: options.get(name) for name in ("model", "output_schema", "check")}
     caller = Caller(os.environ, confirm=confirm_agent if can_ask() else None)
     if arguments.include and not arguments.on:
         raise bad_call("--include needs --on: it names files for a cluster's nodes", "map")
-    slow = bool(given) and not os.path.isfile(given)
+    slow = given is not None and not os.path.isfile(given)
     work = Map(arguments.agent, items(), path, caller, options, about=about, slow=slow)
     work.say = output.say
     return asyncio.run(_run(work, arguments, None if slow else items))
@@ -228,7 +232,8 @@ def _writer(
         return partial(_print, bar)
     try:
         for what, other in (("file with the items", arguments.file), ("journal", journal)):
-            if other and os.path.realpath(path) == os.path.realpath(other):
+            both = path, other or ""
+            if all(map(os.path.exists, both)) and os.path.samefile(*both):
                 raise invalid(f"--output {path!r} is the {what}. Choose another name.")
         file = open(path, "w", 1, "utf-8", "replace", "")  # noqa: SIM115
         closing.enter_context(file)
