@@ -149,8 +149,9 @@ class LocalEngine:
         row = MapRow(order.key, "failed", error=ErrorInfo(ErrorCode.SUBAGENT_FAILED, "It broke."))
         calls, wait = 0, None
         try:
-            caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
-            result = await perform(order.request, replace(caller, on_start=on_start))
+            told = {"on_event": on_event, "on_start": on_start}
+            caller = replace(self._caller, flags=order.flags, cancelled=stop, **told)
+            result = await perform(order.request, caller)
             row, ended = kept_row(order, result), result.result
             calls = ended.receipt["toolCalls"] if ended else 0
             if finish.failure_kind == FailureKind.RATE_LIMIT:

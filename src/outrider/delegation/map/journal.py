@@ -27,7 +27,7 @@ from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.purse import Money, added
 from outrider.delegation.request import invalid
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json, member
+from outrider.protocol.data import from_json, member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.usage import Usage
 from outrider.settings.places import state_home
@@ -121,15 +121,13 @@ class Journal:
             for line in lines:
                 if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):
                     raise invalid(f"{self.path} isn't the journal of a map, and was left alone.")
-                if line.endswith(b"\n"):
-                    self._take(line)
+                if line.endswith(b"\n"):  # and has no JSON where a disk lost what it had taken
+                    self._take(jsonl.decoded_object(line), len(line))
         os.ftruncate(self._file, self._size)
 
-    def _take(self, line: bytes) -> None:
-        data, place = dict[str, Any](), (self._size, len(line))
-        self._size += len(line)
-        with suppress(ValueError, RecursionError):  # of a disk that lost what it had taken
-            data = as_object(jsonl.decode(line))
+    def _take(self, data: dict[str, Any], size: int) -> None:
+        place = self._size, size
+        self._size += size
         match data:
             case {"outriderMap": _}:
                 self.about = data
@@ -158,7 +156,7 @@ class Journal:
         start, size = self.entries[key].place
         return from_json(MapRow, member(jsonl.decode(os.pread(self._file, size, start)), "row"))
 
-    def add(self, data: Mapping[str, Any]) -> None:
+    def add(self, data: dict[str, Any]) -> None:
         """Add a line; it counts when `sync` has returned. Raises `JournalLost`."""
         rest = line = jsonl.encode({**data, "at": round(time.time(), 3)}) + b"\n"
         try:
@@ -168,7 +166,7 @@ class Journal:
             with suppress(OSError):  # half a line would spoil the next one
                 os.ftruncate(self._file, self._size)
             raise self._lost(error) from error
-        self._take(line)
+        self._take(data, len(line))
 
     async def sync(self) -> None:
         """Return when all that was added is on the disk; raises `JournalLost`."""
