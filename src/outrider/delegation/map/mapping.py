@@ -186,24 +186,17 @@ class Map:
     async def open(self) -> Journal:
         """Return the journal, once it is clear that items can be run; raises `Refusal`."""
         if not self._is_open:
-            options, caller = self.options, self._caller
+            get, caller = self.options.get, self._caller
             for name in ("concurrency", "max_cost", "max_tokens", "deadline", "stop_after"):
-                if (value := options.get(name)) is not None and not value > 0:
+                if (value := get(name)) is not None and not value > 0:
                     raise invalid(f"{name} must be more than 0, not {value}.")
-            on, flags = options.get("on"), dict(options.get("config") or {})
-            self._request = Request(
-                self._agent,
-                "-",
-                options.get("output_schema"),
-                options.get("model"),
-                options.get("cwd"),
-                check=options.get("check"),
-                elsewhere=bool(on),
-            )
+            on, flags = get("on"), dict(get("config") or {})
+            asked = self._agent, "-", get("output_schema"), get("model"), get("cwd")
+            self._request = Request(*asked, check=get("check"), elsewhere=bool(on))
             self.prepared: Prepared = await prepare(
                 self._request, env=caller.env, flags=flags, confirm=self._ask
             )
-            if cost := options.get("max_cost"):
+            if cost := get("max_cost"):
                 check_price(self.prepared, f"--max-cost {cost:g}")
             with ExitStack() as held:
                 try:
@@ -212,7 +205,10 @@ class Map:
                 except JournalLost as lost:
                     raise invalid(f"The map can't start: {lost}.") from None
                 if on:
-                    self.engine = self._cluster = await self._join(on, flags)
+                    from outrider.delegation.map.cluster.engine import ClusterEngine
+
+                    given = self.prepared, caller, flags, tuple(get("include") or ()), self.say
+                    self.engine = self._cluster = await ClusterEngine.open(on, *given)
                 held.pop_all()
             self._is_open = True
             listed(self._path, caller.env)
@@ -228,29 +224,22 @@ class Map:
         for key, entry in list(self.journal.entries.items()):
             used = Usage() if entry.outcome else _used_by(entry, runs_folder(self._caller.env))
             if used != Usage():
-                back = {"back": key, "again": entry.again, "usage": to_json(used)}
-                self.journal.add(back)
-
-    async def _join(self, on: str, config: dict[str, Any]) -> "ClusterEngine":
-        from outrider.delegation.map.cluster.engine import ClusterEngine
-
-        include = tuple(self.options.get("include") or ())
-        return await ClusterEngine.open(on, self.prepared, self._caller, config, include, self.say)
+                self.journal.add({"back": key, "again": entry.again, "usage": to_json(used)})
 
     def _set_limits(self) -> None:
         """Work out how many run at once, and how much each may use."""
         get, project = self.options.get, self.prepared.project
         own = project.config.subagents
-        at_once, cost, tokens = (get("concurrency"), get("max_cost"), get("max_tokens"))
         places = self._cluster.places if self._cluster else own.max_concurrent
-        at_once, cost, tokens = at_once or places, cost or inf, tokens or inf
-        each = (own.budget.max_cost or cost / at_once, own.budget.max_tokens or tokens / at_once)
+        at_once = get("concurrency") or places
+        cost, tokens = get("max_cost") or inf, get("max_tokens") or inf
+        each_cost = min(cost, own.budget.max_cost or cost / at_once)
+        each_tokens = min(tokens, own.budget.max_tokens or tokens / at_once)
         self.pace = Pace(at_once)
-        self.purse = Purse((cost, tokens), (min(each[0], cost), min(each[1], tokens)))
+        self.purse = Purse((cost, tokens), (each_cost, each_tokens), self.journal.spent)
         self._flags = dict(get("config") or {}) | {"subagents.maxConcurrent": at_once}
         if "subagents.retry.maxAttempts" not in project.settings.origins:
             self._flags["subagents.retry.maxAttempts"] = PATIENT_ATTEMPTS
-        self.purse.spent = self.journal.spent
 
     async def _listen(self) -> None:
         while True:
