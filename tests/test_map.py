@@ -275,6 +275,21 @@ def test_stdin_is_read_as_it_comes_and_says_that_it_can_not_go_on(door):
     assert b"use --journal FILE" in err
 
 
+def test_it_is_said_only_of_what_can_go_on_that_it_does_and_with_what(door):
+    write_items(door, "a", "b")
+    goes_on = "The same command goes on"
+    with ScriptedModel(lambda _: fail(401)) as server:
+        words = ("--concurrency", "1", "--stop-after", "1")
+        _, said = run_map(door, server, *words, stdin=b"One\nTwo\n", code=1)
+        assert "stopped: 1 item failed." in said and goes_on not in said
+        _, said = run_map(door, server, *words, "--journal", "j", stdin=b"One\nTwo\n", code=1)
+        assert f"{goes_on}." in said
+    with ScriptedModel(lambda _: answer("Done.")) as server:
+        words = ("items.jsonl", "--concurrency", "1", "--max-tokens", "10")
+        _, said = run_map(door, server, *words, code=1)
+    assert f"the purse is used up. 1 item not run. {goes_on} with a larger purse." in said
+
+
 def test_stdin_goes_on_with_a_journal(door):
     with ScriptedModel(lambda _: answer("Done.")) as server:
         for _ in range(2):

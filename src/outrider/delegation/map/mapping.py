@@ -53,7 +53,7 @@ UNSURE = (
     "It was running when its map ended, and may have changed files. To run it again, use "
     "--rerun-unfinished (in Python rerun_unfinished=True)."
 )
-LEFT = "its rows were not taken any more"
+LEFT, USED_UP = "its rows were not taken any more", "the purse is used up"
 NEVER_SECONDS = 1e9
 _END = object()
 
@@ -308,7 +308,7 @@ class Map:
             self._back.appendleft(place)
             return False
         if part is None:
-            self.stopped = self.stopped or "the purse is used up"
+            self.stopped = self.stopped or USED_UP
             self._leave_out(place)
             return True
         again = self._is_repeatable(place.order.request)

@@ -17,7 +17,7 @@ from typing import Any
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import Item, items_of, read_csv, read_lines
 from outrider.delegation.map.journal import JournalLost, journal_path
-from outrider.delegation.map.mapping import Map
+from outrider.delegation.map.mapping import USED_UP, Map
 from outrider.delegation.map.options import MapOptions
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import invalid, working_directory
@@ -291,7 +291,10 @@ def _conclude(work: Map, arguments: Namespace) -> int:
             print(line, file=sys.stdout if arguments.output else sys.stderr)
     if work.stopped:
         left = f" {count(tally.not_run, 'item')} not run." if tally.not_run else ""
-        output.say(f"stopped: {work.stopped}.{left} The same command goes on.")
+        goes_on = " The same command goes on"
+        goes_on += " with a larger purse." if work.stopped == USED_UP else "."
+        is_lost = arguments.file == "-" and arguments.journal is None
+        output.say(f"stopped: {work.stopped}.{left}{'' if is_lost else goes_on}")
     words = (f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work))
     output.say(" · ".join(words) if tally.done or work.stopped else "there were no items.")
     if work.stopped == INTERRUPTED:
