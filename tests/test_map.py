@@ -391,7 +391,7 @@ def test_a_terminal_is_told_of_items_that_are_run_again_and_draws_no_wider_than_
             terminal = door.terminal(
                 *words, env=server.environment, columns=20, stdout=file.fileno()
             )
-            terminal.see("1 item for explorer on .*, 1 done already")
+            terminal.see(r"1 item for explorer on .*, 1 done already[^?]*Start\? ")
             terminal.type("y\n")
             assert terminal.end() == 0
     drawn = re.findall(r"\r(\[[^\x1b]*)\x1b\[K", terminal.raw)

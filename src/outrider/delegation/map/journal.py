@@ -121,7 +121,7 @@ class Journal:
             for line in lines:
                 if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):
                     raise invalid(f"{self.path} isn't the journal of a map, and was left alone.")
-                if line.endswith(b"\n"):  # and has no JSON where a disk lost what it had taken
+                if line.endswith(b"\n"):  # without JSON, where a disk lost what it had taken
                     self._take(jsonl.decoded_object(line), len(line))
         os.ftruncate(self._file, self._size)
 

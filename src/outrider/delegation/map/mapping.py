@@ -261,19 +261,18 @@ class Map:
         is_turn = bool(self._back) and self._back[0].begun_after < self._passed
         self._is_over |= self.stopped is not None and self._slow
         # A file is at its end only when nothing runs any more: it may have grown meanwhile.
-        is_waiting = self._at_end and self.running and not self._slow
-        while not (is_turn or is_waiting or self._is_over):
+        while not (is_turn or self._is_over or (self._at_end and self.running and not self._slow)):
             item: Any = next(self._items, _END)
             self._is_over, self._at_end = item is _END, item is None
             if isinstance(item, Item):
                 return self._placed(item)
-            is_waiting = self._slow or (self._at_end and self.running)
+            if self._slow:
+                break
         return self._back.popleft() if self._back else None
 
     def _placed(self, item: Item) -> _Place:
         """Return an item's place, with an order unless its row is known already."""
-        key, entry = item.key, self.journal.entry(item.key)
-        asked = self._request
+        key, entry, asked = item.key, self.journal.entry(item.key), self._request
         request = replace(
             asked,
             agent=item.agent or asked.agent,
@@ -287,7 +286,7 @@ class Map:
             self._in_order.append(place)
         if item.problem:
             self.journal.add({"refused": item.problem})
-            self._refuse(place, REFUSED, item.problem, ErrorCode.INVALID_INPUT)
+            self._refuse(place, REFUSED, item.problem)
         elif self.has_result(key):
             self.tally.recorded += 1
             self._give(place, self.journal.row(key), in_journal=True)
@@ -421,10 +420,9 @@ class Map:
         row = MapRow(place.order.key, "not_run", error=error)
         self._settle(place, row if self._fills_gaps else None)
 
-    def _refuse(
-        self, place: _Place, outcome: str, why: str, code: ErrorCode = ErrorCode.SUBAGENT_FAILED
-    ) -> None:
+    def _refuse(self, place: _Place, outcome: str, why: str) -> None:
         """Give a row of an item that isn't run."""
+        code = ErrorCode.INVALID_INPUT if outcome == REFUSED else ErrorCode.SUBAGENT_FAILED
         row = MapRow(place.order.key, outcome, error=ErrorInfo(code, why))
         self._count_failure(row)
         self._give(place, row)
