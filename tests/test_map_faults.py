@@ -13,7 +13,7 @@ import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
 from conftest import wait_until
-from outrider.testing import ScriptedModel, answer, silence
+from outrider.testing import ScriptedModel, answer, silence, tool_call
 
 ITEMS, KILLS = 200, 10
 
@@ -87,6 +87,22 @@ def test_a_writer_that_was_killed_in_the_users_files_is_listed_and_run_again_whe
     assert ended.code == 0 and json.loads(ended.out)["outcome"] == "completed"
 
 
+def test_what_killed_items_have_used_counts_however_often_that_happens(door):
+    def step(request):
+        return tool_call("ls", {}) if request.turn == 0 else silence()
+
+    for _ in range(2):
+        with ScriptedModel(step) as server:
+            process = door.start(*words(server, "--limit", "1"), env=server.environment)
+            server.wait_for_requests(2)
+            process.kill()
+            process.communicate()
+            wait_until(lambda: not door.processes(), "the children of a killed map")
+    with ScriptedModel(lambda _: answer("Done.")) as server:
+        ended = door.run(*words(server, "--limit", "1"), env=server.environment)
+    assert ended.code == 0 and "1 completed · 0 not · 45 tokens" in ended.err
+
+
 def test_ctrl_c_ends_the_children_and_the_same_command_goes_on(door):
     with ScriptedModel(lambda request: answer("Done.") if request.number < 5 else silence()) as one:
         process = door.start(*words(one), env=one.environment)
@@ -144,9 +160,11 @@ def test_an_input_that_grows_while_it_is_read_is_read_to_its_end(door):
     assert asked(server) == dict.fromkeys(("Item 0", "Item 1", "Item 2"), 1)
 
 
-def on_small_disk(door, server, folder, kilobytes):
+def on_small_disk(door, server, folder, kilobytes, fill=False):
     """Run the map with a file system of so many bytes over a folder, and return how it ended."""
-    script = f'mount -t tmpfs -o size={kilobytes}k tmpfs "$1" && shift && exec "$@"'
+    filled = 'cat /dev/zero > "$1/zeros" 2> /dev/null; ' if fill else ""
+    mount = f'mount -t tmpfs -o size={kilobytes}k tmpfs "$1"'
+    script = f'{mount} || exit; {filled}shift; exec "$@"'
     command = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(folder)]
     folder.mkdir(parents=True, exist_ok=True)
     return subprocess.run(
@@ -182,9 +200,17 @@ def test_no_room_for_records_ends_the_map_instead_of_failing_every_row(door):
     door.assert_nothing_left()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a file system")
+def test_a_journal_that_can_not_begin_is_refused(door, tmp_path):
+    with ScriptedModel([]) as server:
+        ended = on_small_disk(door, server, tmp_path / "full", 4, fill=True)
+    assert ended.returncode == 2 and b"No space left on device" in ended.stderr
+    assert b"The map can't start: the journal" in ended.stderr and not server.requests
+
+
 def test_a_full_disk_behind_the_output_ends_the_map_with_what_it_has(door):
     with ScriptedModel(lambda _: answer("Done.")) as server:
         ended = door.run(*words(server, "--output", "/dev/full"), env=server.environment)
-        assert ended.code == 1 and "No space left on device" in ended.err
+        assert ended.code == 1 and "stopped: [Errno 28] No space left on device" in ended.err
         assert len(server.requests) < ITEMS
     door.assert_nothing_left()

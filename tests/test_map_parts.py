@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -116,8 +117,28 @@ def test_the_same_line_twice_is_two_items_and_the_same_id_twice_a_fault():
     keys = [one.key for one in lines(b"One\nOne\nOne\n")]
     assert keys == [keys[0], f"{keys[0]}-2", f"{keys[0]}-3"]
     found = lines(b'{"id": "a", "task": "1"}\n{"id": "a", "task": "2"}\n')
-    assert found[0].problem is None
+    assert found[0].problem is None and found[1].key == "x, line 2"
     assert "line 2: The id 'a' is in use by an earlier item." in found[1].problem
+
+
+def test_no_two_items_have_one_key_whatever_their_ids_are():
+    [one] = lines(b"One\n")
+    own = json.dumps({"id": f"{one.key}-2", "task": "own"}).encode()
+    found = lines(b"One\n" + own + b"\nOne\nOne\n")
+    assert [item.key for item in found] == [one.key, *(f"{one.key}-{n}" for n in (2, 3, 4))]
+    found = lines(b"One\nOne\n" + own + b"\n" + json.dumps({"id": one.key}).encode())
+    assert [item.key for item in found[:2]] == [one.key, f"{one.key}-2"]
+    assert all("in use by an earlier item" in item.problem for item in found[2:])
+
+
+@pytest.mark.parametrize(
+    ("depth", "template", "said"),
+    [(1000, None, ""), (1000, "{x}", "It is nested too deeply."), (99_999, "{x}", "isn't JSON")],
+)
+def test_an_item_that_is_nested_too_deeply_is_one_bad_item(depth, template, said):
+    deep = b'{"task": "a", "x": ' + b"[" * depth + b"]" * depth + b"}"
+    bad, good = lines(deep + b'\n{"task": "b", "x": "b"}\n', template)
+    assert said in (bad.problem or "") and good.task == "b"
 
 
 def test_a_csv_row_is_an_item_with_the_fields_of_the_first_row():
@@ -142,7 +163,8 @@ def test_a_csv_row_that_is_too_long_is_one_bad_item():
     huge = b"x" * (MAX_TASK_BYTES + 5)
     found = rows(b"task\nOne\n" + huge + b'\nTwo\n"not closed\n')
     assert [one.task for one in found if not one.problem][:2] == ["One", "Two"]
-    assert "row 3: It is longer than 4,194,304 bytes." in found[1].problem
+    said = "x, row 3: It isn't CSV: It is longer than 4,194,304 bytes."
+    assert found[1].problem == said
 
 
 def test_a_csv_file_may_grow_between_its_rows_and_in_one(tmp_path):
@@ -247,7 +269,7 @@ def test_a_journal_that_was_cut_anywhere_keeps_what_is_whole(tmp_path):
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         with Journal(path, {"agent": "a"}) as journal:
-            done = [key for key in "xy" if journal.entry(key).is_done]
+            done = [key for key in "xy" if journal.entry(key).outcome]
             assert done == list("xy")[: sum(size >= ends[index] for index in (2, 4))]
             assert [journal.row(key).output for key in done] == ["ü" * 5] * len(done)
             journal.add({"start": "z", "attempt": 1, "again": True})
@@ -279,6 +301,13 @@ def test_a_second_map_on_one_journal_is_refused_by_name(tmp_path):
         Journal(path, {})
     with Journal(path, {}):
         pass
+
+
+def test_what_is_no_regular_file_is_no_journal(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/full")):
+        with pytest.raises(Refusal, match=f"{path} can't be used: Not a regular file. Name"):
+            Journal(path, {})
 
 
 def test_journals_that_nobody_named_are_removed_when_they_are_old(tmp_path):

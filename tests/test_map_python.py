@@ -148,6 +148,24 @@ async def test_what_a_child_may_use_itself_is_set_aside_and_given_back(world, tm
     assert outcomes["completed"] == 7 and outcomes["not_run"] == 2
 
 
+async def test_what_interrupted_items_have_used_counts_however_often_that_happens(world, tmp_path):
+    def step(request):
+        return look_around(request, 0) if request.turn == 0 else silence()
+
+    journal = tmp_path / "j.jsonl"
+    options = {"journal": journal, "max_tokens": 1000}
+    for call in (1, 2, 3):
+        with ScriptedModel(step) as server:
+            os.environ.update(server.environment)
+            work = outrider.map("explorer", ["a"], model=server.model, **options)
+            rows = asyncio.create_task(work.gather())
+            await asyncio.to_thread(server.wait_for_requests, 2)
+            assert work.purse.spent[1] == 15 * (call - 1)
+            work.stop("the test says so")
+            await rows
+        assert work.purse.spent[1] == 15 * call
+
+
 # The pace
 
 
@@ -315,6 +333,22 @@ async def test_a_fault_of_the_engine_ends_the_map(model):
         await outrider.map("explorer", ["a"], engine=Lost()).gather()
 
 
+async def test_no_row_is_given_before_it_is_on_the_disk(model, tmp_path, monkeypatch):
+    engine = Replaying(lambda order: News(order.key, 1, row=MapRow(order.key, "completed")))
+    journal, on_disk = tmp_path / "j", bytearray()
+
+    def sync(_file):
+        on_disk[:] = journal.read_bytes()
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    work = outrider.map("explorer", map(str, range(40)), engine=engine, journal=journal)
+    ids = []
+    async for row in work:
+        ids.append(row.id)
+        assert f'{{"end":"{row.id}"'.encode() in on_disk
+    assert len(ids) == 40
+
+
 async def test_a_journal_that_is_lost_while_rows_come_ends_the_map(model, tmp_path, monkeypatch):
     engine = Replaying(lambda order: News(order.key, 1, f"{order.key:>08}"))
     work = outrider.map("explorer", ["a", "b", "c"], engine=engine, journal=tmp_path / "j")
@@ -335,6 +369,18 @@ async def test_a_journal_that_is_lost_while_rows_come_ends_the_map(model, tmp_pa
     with pytest.raises(JournalLost):
         await asyncio.wait_for(work.gather(), 60)
     assert not work.running
+
+
+async def test_a_bar_tells_what_runs_is_done_and_failed_what_it_took_and_what_is_left(model):
+    work = outrider.map("explorer", list("abcd"))
+    work.tally.rows.update({("completed", ""): 2, ("failed", "SUBAGENT_FAILED"): 1})
+    work.tally.begun, work.purse.spent = time.monotonic() - 60, (0.12, 1234.0)
+    words = "3 of 4 · 0 running · 1 failed · 1,234 tokens · $0.1200 · 3.0/min · 20.0 s left"
+    assert map_bar.MapBar(work).line() == f"[{'#' * 15}     ] {words}"
+    work.total = 2  # the input has grown
+    assert map_bar.MapBar(work).line().startswith(f"[{'#' * 20}] 3 of 3 · 0 running")
+    work.pace.slow_down(time.monotonic(), 9)
+    assert "waiting 9.0 s for the provider" in map_bar.MapBar(work).line()
 
 
 async def test_a_log_gets_a_line_a_minute(model, monkeypatch, capsys):

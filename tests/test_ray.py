@@ -19,6 +19,7 @@ from outrider.delegation.map.cluster.files import packed, read_file, unpack, wri
 from outrider.delegation.map.engine import Order
 from outrider.delegation.perform import Caller
 from outrider.delegation.project import open_project
+from outrider.delegation.request import Request
 from outrider.protocol.errors import Refusal
 from outrider.workspaces.layers.user_git import UserGit
 from ray_cluster import apart
@@ -213,7 +214,7 @@ def test_a_node_has_the_files_as_they_are_and_the_history(folder, tmp_path, is_s
 async def test_an_item_that_loses_three_nodes_fails_and_none_waits_for_no_node(folder):
     engine = ClusterEngine(None, open_project(folder), Caller(os.environ), folder, print)
     actor = SimpleNamespace(cancel=SimpleNamespace(remote=lambda _key: None))
-    order = Order("a", 1, "explorer", "One", None, None)
+    order = Order("a", 1, Request("explorer", "One"))
     for _ in range(3):
         node = ClusterNode("n", actor, 1, orders={"a": order})
         engine._lose(node, [order])

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, Protocol
 
-from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import PROVIDER_IS_BUSY, Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import Request
@@ -35,15 +34,8 @@ class Order:
 
     key: str
     attempt: int
-    agent: str
-    task: str
-    schema: Any = None
-    model: str | None = None
-    cwd: str | None = None
-    check: str | None = None
+    request: Request
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    definition: AgentDefinition | None = None
-    """The agent itself, where it isn't one of those that are discovered."""
 
 
 @frozen
@@ -157,11 +149,9 @@ class LocalEngine:
         row = MapRow(order.key, "failed", error=ErrorInfo(ErrorCode.SUBAGENT_FAILED, "It broke."))
         calls, wait = 0, None
         try:
-            asked = (order.agent, order.task, order.schema, order.model, order.cwd)
-            asked += (order.definition,)
-            caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
-            request = Request(*asked, check=order.check)
-            result = await perform(request, replace(caller, on_start=on_start))
+            told = {"on_event": on_event, "on_start": on_start}
+            caller = replace(self._caller, flags=order.flags, cancelled=stop, **told)
+            result = await perform(order.request, caller)
             row, ended = kept_row(order, result), result.result
             calls = ended.receipt["toolCalls"] if ended else 0
             if finish.failure_kind == FailureKind.RATE_LIMIT:
@@ -179,7 +169,8 @@ def kept_row(order: Order, result: ToolResult) -> MapRow:
     """Return what a map keeps of a result."""
     run = result.result
     if run is None:
-        return MapRow(order.key, REFUSED, order.task[:MAX_TASK], error=result.details.error)
+        task = order.request.task[:MAX_TASK]
+        return MapRow(order.key, REFUSED, task, error=result.details.error)
     text = None if run.has_structured_output else run.output
     return MapRow(
         id=order.key,

@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import chain
 from typing import Any, BinaryIO
 
 from outrider.delegation.request import MAX_TASK_BYTES, invalid
@@ -94,16 +94,11 @@ def _item(where: str, fields: Fields | str, template: str | None, seen: Counter[
         name = fields.get("id")
         if isinstance(name, bool) or not isinstance(name, str | int | float | None):
             raise ValueError(f"id must be a string or a number, not {json_kind(name)}.")
-        has_id = name not in (None, "")
-        key = jsonl.without_surrogates(str(name)) if has_id else _hashed(fields)
-        seen[key] += 1
-        if has_id and seen[key] > 1:
-            raise ValueError(f"The id {key!r} is in use by an earlier item.")
-        key = key if seen[key] == 1 else f"{key}-{seen[key]}"
+        key = _key(jsonl.without_surrogates("" if name is None else str(name)), fields, seen)
         texts = {name: fields.get(name) or None for name in ("agent", "model", "cwd")}
         if template is None and "task" not in fields:
             advice = "Add one, or make it of its fields: --task 'Review {path}'."
-            raise ValueError(f"There is no task, only {', '.join(fields)}. {advice}")
+            raise ValueError(f"There is no task, only {', '.join(fields) or '{}'}. {advice}")
         task = fields["task"] if template is None else filled(template, fields)
         for name, value in {**texts, "task": task}.items():
             if not isinstance(value, str) and (value is not None or name == "task"):
@@ -111,10 +106,24 @@ def _item(where: str, fields: Fields | str, template: str | None, seen: Counter[
         return Item(key, task, schema=_schema(fields.get("schema")), **texts)
     except ValueError as error:
         return Item(key, problem=f"{where}: {error}")
+    except RecursionError:
+        return Item(key, problem=f"{where}: It is nested too deeply.")
 
 
-def _hashed(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, default=str)
+def _key(own: str, fields: Fields, seen: Counter[str]) -> str:
+    """Return what no other item is known by: its own id, or a hash of its content."""
+    if own in seen:
+        raise ValueError(f"The id {own!r} is in use by an earlier item.")
+    key = first = own or _hashed(fields)
+    while key in seen:
+        seen[first] += 1
+        key = f"{first}-{seen[first]}"
+    seen[key] = 1
+    return key
+
+
+def _hashed(fields: Fields) -> str:
+    text = json.dumps(fields, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -149,33 +158,26 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Given]:
 def read_csv(file: BinaryIO, name: str) -> Iterator[Given]:
     """Yield the items of a CSV file, whose first row names the fields."""
     csv.field_size_limit(MAX_TASK_BYTES)
-    lines, in_row, header = _lines(file), False, list[str]()
+    lines, number, header = _lines(file), 0, list[str]()
 
-    def next_line(_: None) -> str:
-        nonlocal in_row
-        while (line := next(lines)) is None:
-            if not in_row:
-                raise EOFError
-        if isinstance(line, str):
-            raise ValueError(line)
-        in_row = True
-        return f"{line.decode(errors='surrogateescape')}\n"
+    def texts(first: bytes | str) -> Iterator[str]:
+        nonlocal number
+        for line in chain([first], lines):
+            number += line is not None
+            if isinstance(line, str):
+                raise csv.Error(line)
+            if line is not None:
+                yield f"{line.decode(errors='surrogateescape')}\n"
 
-    rows = csv.reader(map(next_line, repeat(None)))
-    while True:
-        where, in_row = f"{name}, row {rows.line_num + 1}", False
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except EOFError:
+    for line in lines:
+        where = f"{name}, row {number + 1}"
+        if line is None:
             yield where, None
             continue
+        try:
+            row = next(csv.reader(texts(line)))
         except csv.Error as error:
-            yield where, f"It isn't CSV: {error}."
-            continue
-        except ValueError as error:
-            yield where, str(error)
+            yield where, f"It isn't CSV: {str(error).rstrip('.')}."
             continue
         if header and row and len(row) != len(header):
             yield where, f"It has {len(row)} cells, and the first row has {len(header)}."

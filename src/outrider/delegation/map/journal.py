@@ -1,19 +1,21 @@
 """The journal of a map: a file that only grows, with a JSON object on each line.
 
 `start` says that an attempt at an item begins, and whether it may be made `again` if its end isn't
-known; with `part` what it may use, if it is on another machine;
-`run` which run it is; `back` that it will be made again; `end` how the item ended. Nobody
-gets a row before it is on the disk. A last line that was cut is dropped. The lock on the file
-keeps a second map away, and goes with its holder.
+known; with `part` what it may use, if it is on another machine; `run` which run it is; `back` that
+it is over without a result, and what it has used; `end` how the item ended. Nobody gets a row
+before it is on the disk. A last line that was cut is dropped. The lock on the file keeps a second
+map away, and goes with its holder.
 
 For those who watch there are also `call` (a map begins with so many items, if that is known),
 `refused` (an item that can't be one), `stop`, and on each line its time.
 """
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -21,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from outrider.delegation.map.engine import REFUSED, MapRow
+from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.purse import Money, added
 from outrider.delegation.request import invalid
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json, member
+from outrider.protocol.data import from_json, member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.usage import Usage
 from outrider.settings.places import state_home
@@ -77,11 +79,6 @@ class Entry:
     part: Usage = field(default_factory=Usage)
     """What it may have used on another machine, of which nothing else is known."""
 
-    @property
-    def is_done(self) -> bool:
-        """Whether there is a result; to have been refused is none."""
-        return self.outcome not in (None, REFUSED)
-
 
 class Journal:
     """An open journal."""
@@ -118,19 +115,19 @@ class Journal:
 
     def _read(self) -> None:
         """Take in all lines that are whole, and cut off the rest."""
-        with open(self.path, "rb") as lines:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file")  # it may have no end
+        with open(self._file, "rb", closefd=False) as lines:
             for line in lines:
                 if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):
                     raise invalid(f"{self.path} isn't the journal of a map, and was left alone.")
-                if line.endswith(b"\n"):
-                    self._take(line)
+                if line.endswith(b"\n"):  # without JSON, where a disk lost what it had taken
+                    self._take(jsonl.decoded_object(line), len(line))
         os.ftruncate(self._file, self._size)
 
-    def _take(self, line: bytes) -> None:
-        data, place = dict[str, Any](), (self._size, len(line))
-        self._size += len(line)
-        with suppress(ValueError, RecursionError):  # of a disk that lost what it had taken
-            data = as_object(jsonl.decode(line))
+    def _take(self, data: dict[str, Any], size: int) -> None:
+        place = self._size, size
+        self._size += size
         match data:
             case {"outriderMap": _}:
                 self.about = data
@@ -141,7 +138,8 @@ class Journal:
             case {"run": str(key), "runId": str(run_id)} if key in self.entries:
                 self.entries[key].run_id = run_id
             case {"back": str(key), "usage": dict()} if key in self.entries:
-                self.entries[key] = Entry(self.entries[key].attempt)
+                again = data.get("again") is not False
+                self.entries[key] = Entry(self.entries[key].attempt, again)
                 self.spent = _with(self.spent, data)
             case {"end": str(key), "row": {"outcome": str(outcome)} as row} if key in self.entries:
                 self.entries[key].outcome, self.entries[key].place = outcome, place
@@ -158,7 +156,7 @@ class Journal:
         start, size = self.entries[key].place
         return from_json(MapRow, member(jsonl.decode(os.pread(self._file, size, start)), "row"))
 
-    def add(self, data: Mapping[str, Any]) -> None:
+    def add(self, data: dict[str, Any]) -> None:
         """Add a line; it counts when `sync` has returned. Raises `JournalLost`."""
         rest = line = jsonl.encode({**data, "at": round(time.time(), 3)}) + b"\n"
         try:
@@ -168,7 +166,7 @@ class Journal:
             with suppress(OSError):  # half a line would spoil the next one
                 os.ftruncate(self._file, self._size)
             raise self._lost(error) from error
-        self._take(line)
+        self._take(data, len(line))
 
     async def sync(self) -> None:
         """Return when all that was added is on the disk; raises `JournalLost`."""

@@ -16,12 +16,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.api import schema_of_type, value_of_type
 from outrider.delegation.map.engine import REFUSED, Engine, LocalEngine, MapRow, News, Order
 from outrider.delegation.map.items import Item, given_values, items_of, pulled
-from outrider.delegation.map.journal import Journal, JournalLost, journal_path, listed
+from outrider.delegation.map.journal import Entry, Journal, JournalLost, journal_path, listed
 from outrider.delegation.map.options import MapOptions
-from outrider.delegation.map.purse import Money, Pace, Purse, Tally, added
+from outrider.delegation.map.purse import Money, Pace, Purse, Tally
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared, check_price, find_agent, prepare
 from outrider.delegation.project import open_project
@@ -52,7 +53,8 @@ UNSURE = (
     "It was running when its map ended, and may have changed files. To run it again, use "
     "--rerun-unfinished (in Python rerun_unfinished=True)."
 )
-LEFT = "its rows were not taken any more"
+LEFT, USED_UP = "its rows were not taken any more", "the purse is used up"
+NEVER_SECONDS = 1e9
 _END = object()
 
 
@@ -84,9 +86,9 @@ def map(  # noqa: A001 - the word for it
 
 @dataclass(slots=True)
 class _Place:
-    """An item's place among all: what is to be run of it, and its row once that is known."""
+    """An item's place among all: what is asked for, and its row once that is known."""
 
-    order: Order | None = None
+    order: Order
     row: MapRow | str | None = None
     """What is given of it; a row that the journal has may be its key."""
     is_settled: bool = False
@@ -112,6 +114,8 @@ class Map:
     ) -> None:
         """`about` is for the journal; `slow` says that the next item may be long in coming."""
         self.options, self.about, self.output_type = options, about, None
+        self._ask = caller.confirm
+        caller = replace(caller, confirm=caller.confirm and self._is_agreed)
         self.engine: Engine = LocalEngine(caller)
         self._cluster: ClusterEngine | None = None
         self.say: Callable[[str], object] = log.warning
@@ -132,10 +136,10 @@ class Map:
         self._ready: deque[MapRow | str] = deque()
         self._in_order: deque[_Place] | None = None
         """The items without a row, and those behind them, where the order counts."""
-        self._failures, self._passed, self._commit_at = 0, 0, 0.0
-        self._deadline = self._hopeless_at = inf
+        self._failures, self._passed = 0, 0
+        self._commit_at, self._hopeless_at = 0.0, inf
         self._is_open = self._is_over = self._at_end = self._cancels = self._fills_gaps = False
-        self._repeatable: dict[tuple[str, str | None], bool] = {}
+        self._repeatable: dict[tuple[str, Any], bool] = {}
 
     def stop(self, reason: str) -> None:
         """End the map and its children, which are run again when it goes on."""
@@ -151,27 +155,27 @@ class Map:
         """Yield the rows, recorded ones included; raises `Refusal` and `JournalLost`."""
         with await self.open() as journal:
             self._in_order = deque() if self.options.get("ordered") else None
-            self.tally.begun = time.monotonic()
-            self._deadline = self.tally.begun + (self.options.get("deadline") or inf)
+            self.tally.begun, left = time.monotonic(), LEFT
             listening = asyncio.create_task(self._listen())
             listening.add_done_callback(lambda _: self._news.put_nowait(None))
-            left: str | None = LEFT
+            later, seconds = asyncio.get_running_loop().call_later, self.options.get("deadline")
+            deadline = later(seconds or NEVER_SECONDS, self.stop, "its deadline has passed")
             try:
                 journal.add({"call": self.total, "most": self.purse.most})
                 while True:
-                    now = time.monotonic()
-                    await self._fill(now)
+                    await self._fill(time.monotonic())
                     if not self._ready:
                         if self._is_over and not (self._back or self.running or self._ended):
                             left = None
                             return
-                        await self._hear(now)
+                        await self._hear()
                         if listening.done():  # which only a fault of the engine ends
                             listening.result()
                     while self._ready:
                         row = self._ready.popleft()
                         yield self._typed(journal.row(row) if isinstance(row, str) else row)
             finally:
+                deadline.cancel()
                 await self._end(listening)
                 if self._cluster:
                     await self._cluster.close()
@@ -182,54 +186,60 @@ class Map:
     async def open(self) -> Journal:
         """Return the journal, once it is clear that items can be run; raises `Refusal`."""
         if not self._is_open:
-            options, caller = self.options, self._caller
+            get, caller = self.options.get, self._caller
             for name in ("concurrency", "max_cost", "max_tokens", "deadline", "stop_after"):
-                if (value := options.get(name)) is not None and not value > 0:
+                if (value := get(name)) is not None and not value > 0:
                     raise invalid(f"{name} must be more than 0, not {value}.")
-            asked = (options.get(name) for name in ("output_schema", "model", "cwd"))
-            on, flags = options.get("on"), dict(options.get("config") or {})
-            check = options.get("check")
-            request = Request(self._agent, "-", *asked, check=check, elsewhere=bool(on))
+            on, flags = get("on"), dict(get("config") or {})
+            asked = self._agent, "-", get("output_schema"), get("model"), get("cwd")
+            self._request = Request(*asked, check=get("check"), elsewhere=bool(on))
             self.prepared: Prepared = await prepare(
-                request, env=caller.env, flags=flags, confirm=caller.confirm
+                self._request, env=caller.env, flags=flags, confirm=self._ask
             )
-            if cost := options.get("max_cost"):
+            if cost := get("max_cost"):
                 check_price(self.prepared, f"--max-cost {cost:g}")
             with ExitStack() as held:
-                self.journal = held.enter_context(Journal(self._path, self.about))
+                try:
+                    self.journal = held.enter_context(Journal(self._path, self.about))
+                    self._end_lost_attempts()
+                except JournalLost as lost:
+                    raise invalid(f"The map can't start: {lost}.") from None
                 if on:
-                    self.engine = self._cluster = await self._join(on, flags)
+                    from outrider.delegation.map.cluster.engine import ClusterEngine
+
+                    given = self.prepared, caller, flags, tuple(get("include") or ()), self.say
+                    self.engine = self._cluster = await ClusterEngine.open(on, *given)
                 held.pop_all()
             self._is_open = True
             listed(self._path, caller.env)
             self._set_limits()
         return self.journal
 
-    async def _join(self, on: str, config: dict[str, Any]) -> "ClusterEngine":
-        from outrider.delegation.map.cluster.engine import ClusterEngine
+    async def _is_agreed(self, agent: AgentDefinition, _reason: str) -> bool:
+        """Whether the user agreed to an agent when the map began: none can ask while it works."""
+        return agent == self.prepared.definition
 
-        include = tuple(self.options.get("include") or ())
-        return await ClusterEngine.open(on, self.prepared, self._caller, config, include, self.say)
+    def _end_lost_attempts(self) -> None:
+        """Record what the attempts have used that were under way when the last map died."""
+        for key, entry in list(self.journal.entries.items()):
+            used = Usage() if entry.outcome else _used_by(entry, runs_folder(self._caller.env))
+            if used != Usage():
+                self.journal.add({"back": key, "again": entry.again, "usage": to_json(used)})
 
     def _set_limits(self) -> None:
         """Work out how many run at once, and how much each may use."""
         get, project = self.options.get, self.prepared.project
         own = project.config.subagents
-        at_once, cost, tokens = (get("concurrency"), get("max_cost"), get("max_tokens"))
         places = self._cluster.places if self._cluster else own.max_concurrent
-        at_once, cost, tokens = at_once or places, cost or inf, tokens or inf
-        each = (own.budget.max_cost or cost / at_once, own.budget.max_tokens or tokens / at_once)
+        at_once = get("concurrency") or places
+        cost, tokens = get("max_cost") or inf, get("max_tokens") or inf
+        each_cost = min(cost, own.budget.max_cost or cost / at_once)
+        each_tokens = min(tokens, own.budget.max_tokens or tokens / at_once)
         self.pace = Pace(at_once)
-        self.purse = Purse((cost, tokens), (min(each[0], cost), min(each[1], tokens)))
+        self.purse = Purse((cost, tokens), (each_cost, each_tokens), self.journal.spent)
         self._flags = dict(get("config") or {}) | {"subagents.maxConcurrent": at_once}
         if "subagents.retry.maxAttempts" not in project.settings.origins:
             self._flags["subagents.retry.maxAttempts"] = PATIENT_ATTEMPTS
-        self.purse.spent = self.journal.spent
-        for one in self.journal.entries.values():
-            if not one.outcome:
-                run = runs_folder(self._caller.env) / (one.run_id or "none")
-                used = _used_by(run) if run.exists() else one.part
-                self.purse.spent = added(self.purse.spent, used)
 
     async def _listen(self) -> None:
         while True:
@@ -242,101 +252,95 @@ class Map:
             if len(self.running) >= self.pace.allowed(now) and not self.stopped:
                 return
             place = self._next()
-            if place is None or (place.order and not await self._begin(place, place.order)):
+            if place is None or not (place.is_settled or await self._begin(place)):
                 return
 
     def _next(self) -> _Place | None:
-        """Return the place to begin with next; None where there is none now.
-
-        An item that a rate limit has ended lets others go first: they may get through.
-        """
-        if self._back and self._back[0].begun_after < self._passed:
-            return self._back.popleft()
-        return self._next_new() or (self._back.popleft() if self._back else None)
-
-    def _next_new(self) -> _Place | None:
-        """Return the place of the next item; None where there is none now."""
+        """Return the place to begin with next; None where there is none now."""
+        # An item that a rate limit has ended lets others go first: they may get through.
+        is_turn = bool(self._back) and self._back[0].begun_after < self._passed
         self._is_over |= self.stopped is not None and self._slow
         # A file is at its end only when nothing runs any more: it may have grown meanwhile.
-        while not self._is_over and (self._slow or not (self._at_end and self.running)):
+        while not (is_turn or self._is_over or (self._at_end and self.running and not self._slow)):
             item: Any = next(self._items, _END)
             self._is_over, self._at_end = item is _END, item is None
             if isinstance(item, Item):
                 return self._placed(item)
             if self._slow:
                 break
-        return None
+        return self._back.popleft() if self._back else None
 
     def _placed(self, item: Item) -> _Place:
         """Return an item's place, with an order unless its row is known already."""
-        get, key, entry, place = self.options.get, item.key, self.journal.entry(item.key), _Place()
+        key, entry, asked = item.key, self.journal.entry(item.key), self._request
+        request = replace(
+            asked,
+            agent=item.agent or asked.agent,
+            task=item.task,
+            output_schema=asked.output_schema if item.schema is None else item.schema,
+            model=item.model or asked.model,
+            cwd=str(Path(asked.cwd or ".", item.cwd)) if item.cwd else asked.cwd,
+        )
+        place = _Place(Order(key, entry.attempt, request))
         if self._in_order is not None:
             self._in_order.append(place)
         if item.problem:
             self.journal.add({"refused": item.problem})
-            self._refuse(place, _failed(key, REFUSED, item.problem, ErrorCode.INVALID_INPUT))
-        elif entry.is_done and entry.outcome not in tuple(get("retry") or ()):
+            self._refuse(place, REFUSED, item.problem)
+        elif self.has_result(key):
             self.tally.recorded += 1
             self._give(place, self.journal.row(key), in_journal=True)
-        elif not (entry.again or entry.outcome or get("rerun_unfinished")):
-            self._refuse(place, _failed(key, "unfinished", UNSURE))
-        else:
-            schema = get("output_schema") if item.schema is None else item.schema
-            cwd = str(Path(get("cwd") or ".", item.cwd)) if item.cwd else get("cwd")
-            asked = (item.agent or self._agent, item.task, schema, item.model or get("model"))
-            place.order = Order(key, entry.attempt, *asked, cwd, get("check"))
+        elif not (entry.again or entry.outcome or self.options.get("rerun_unfinished")):
+            self._refuse(place, "unfinished", UNSURE)
         return place
 
-    async def _begin(self, place: _Place, order: Order) -> bool:
-        """Start an order, or leave it out; return whether another one can be started."""
-        part = None if self.stopped else self.purse.reserve(order.key)
+    def has_result(self, key: str) -> bool:
+        """Whether the journal has a result of an item that counts."""
+        outcome = self.journal.entry(key).outcome
+        return outcome not in (None, REFUSED, *(self.options.get("retry") or ()))
+
+    async def _begin(self, place: _Place) -> bool:
+        """Start an item, or leave it out; return whether another one can be started."""
+        key, attempt = place.order.key, place.order.attempt + 1
+        part = None if self.stopped else self.purse.reserve(key)
         if part is None and not self.stopped and self.running:
             self._back.appendleft(place)
             return False
         if part is None:
-            self.stopped = self.stopped or "the purse is used up"
-            self._leave_out(place, order)
+            self.stopped = self.stopped or USED_UP
+            self._leave_out(place)
             return True
-        attempt, again = order.attempt + 1, self._is_repeatable(order)
-        begun = {"start": order.key, "attempt": attempt, "again": again}
-        part_there = {"part": to_json(self.purse.part_of(order.key))} if self._cluster else {}
-        self.journal.add(begun | part_there)
+        again = self._is_repeatable(place.order.request)
+        part_there = {"part": to_json(self.purse.part_of(key))} if self._cluster else {}
+        self.journal.add({"start": key, "attempt": attempt, "again": again, **part_there})
         if not again:  # or after a loss of power nobody would know of it
             await self.journal.sync()
-        place.order = replace(order, attempt=attempt, flags=self._flags | _budget(part))
+        place.order = replace(place.order, attempt=attempt, flags=self._flags | _budget(part))
         place.overtaken += 0 <= place.begun_after < self._passed
         place.begun_after = self._passed
-        self.running[order.key] = place
+        self.running[key] = place
         await self.engine.start(place.order)
         return True
 
-    def _is_repeatable(self, order: Order) -> bool:
+    def _is_repeatable(self, request: Request) -> bool:
         """Whether the agent only reads, or writes to a layer that doesn't land by itself."""
-        asked = order.agent, order.cwd
+        asked = request.agent, request.cwd
         if asked not in self._repeatable:
             self._repeatable[asked] = True
             with suppress(Refusal):  # which is then the item's row
-                project = open_project(order.cwd, self._caller.env, self._flags)
-                agent = find_agent(order.agent, project.discovery)
+                project = open_project(request.cwd, self._caller.env, self._flags)
+                agent = find_agent(request.agent, project.discovery)
                 given, _ = project.permit(agent, interactive=self._caller.confirm is not None)
                 is_layered = given.isolation != "none" and project.config.subagents.land != "auto"
                 self._repeatable[asked] = given.readonly or is_layered
         return self._repeatable[asked]
 
-    async def _hear(self, now: float) -> None:
-        """Take in what has happened since `now`, when there is something or a time has come."""
-        times = [self._deadline, self._commit_at if self._ended else inf]
-        times += [self.pace.until] if self.pace.until > now else []
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if min(times) == inf else max(0, min(times) - now)):
-                self._take(await self._news.get())
+    async def _hear(self) -> None:
+        """Take in what has happened when something has, and give the rows that it makes sure."""
+        self._take(await self._news.get())
         while not self._news.empty():
             self._take(self._news.get_nowait())
-        now = time.monotonic()
-        if now >= self._deadline:
-            self._deadline = inf
-            self.stop("its deadline has passed")
-        if self._ended and (now >= self._commit_at or not self.running):
+        if self._ended and (time.monotonic() >= self._commit_at or not self.running):
             await self.journal.sync()
             self._commit_at = time.monotonic() + COMMIT_SECONDS
             ended, self._ended = self._ended, []
@@ -346,42 +350,43 @@ class Map:
             await self._cancel_all()
 
     def _take(self, news: News | None) -> None:
-        """Take in what the engine says of an order."""
+        """Take in what the engine says of an attempt, unless it doesn't count any more."""
         place = self.running.get(news.key) if news else None
-        if not news or not place or not place.order or news.attempt != place.order.attempt:
-            return  # of an attempt that doesn't count any more
-        if news.is_lost:
-            self._lose(place, place.order)
-        elif news.row is not None:
-            del self.running[news.key]
-            self.purse.settle(news.key, news.row.usage)
-            self._take_row(place, place.order, news, news.row)
+        if not news or not place or news.attempt != place.order.attempt:
+            return
+        if news.row or news.is_lost:
+            self._take_end(place, news, news.row)
         elif news.wait_seconds is not None:
-            self.pace.slow_down(time.monotonic(), news.wait_seconds)
+            self._slow_down(news.wait_seconds)
         else:
             self.journal.add({"run": news.key, "runId": news.run_id})
 
-    def _lose(self, place: _Place, order: Order) -> None:
-        """Give an order back of which nothing is known, as one whose map was interrupted."""
-        part = self.purse.part_of(order.key)
-        del self.running[order.key]
-        self.purse.settle(order.key, part)
-        if self._cancels:
-            self._leave_out(place, order)
-        elif self._is_repeatable(order) or self.options.get("rerun_unfinished"):
-            self.journal.add({"back": order.key, "usage": to_json(part)})
-            self._back.append(place)
-        else:
-            self._refuse(place, _failed(order.key, "unfinished", UNSURE))
+    def _take_end(self, place: _Place, news: News, row: MapRow | None) -> None:
+        """Record how an attempt ended; without a result the item may wait for its next one."""
+        used = row.usage if row else self.purse.part_of(news.key)
+        del self.running[news.key]
+        self.purse.settle(news.key, used)
+        is_cancelled = self._cancels and (not row or row.outcome == Outcome.CANCELLED)
+        is_limited = news.wait_seconds is not None and place.overtaken < MAX_OVERTAKEN
+        again = self._is_repeatable(place.order.request) or (is_limited and not news.has_effects)
+        if row and not is_cancelled and not (is_limited and again):
+            return self._record(place, row)
+        self.journal.add({"back": news.key, "again": again, "usage": to_json(used)})
+        if is_cancelled:
+            return self._leave_out(place)
+        if not (again or self.options.get("rerun_unfinished")):
+            return self._refuse(place, "unfinished", UNSURE)
+        self._back.append(place)
+        if row and news.wait_seconds is not None:
+            self._wait_for_provider(max(1.0, news.wait_seconds), row.error)
+        return None
 
-    def _take_row(self, place: _Place, order: Order, news: News, row: MapRow) -> None:
-        """Record how an attempt ended; after a rate limit the item waits for its next one."""
-        is_harmless = not news.has_effects or self._is_repeatable(order)
-        if self._cancels and row.outcome == Outcome.CANCELLED:
-            return self._leave_out(place, order)
-        if news.wait_seconds is not None and is_harmless and place.overtaken < MAX_OVERTAKEN:
-            return self._put_back(place, row, max(1.0, news.wait_seconds))
-        self.journal.add({"end": order.key, "attempt": order.attempt, "row": to_json(row)})
+    def _record(self, place: _Place, row: MapRow) -> None:
+        """Record the result of an item, and stop where all others would fail with it."""
+        attempt = place.order.attempt
+        self.journal.add({"end": row.id, "attempt": attempt, "row": to_json(row)})
+        if not self._ended:
+            self._wake_in(self._commit_at - time.monotonic())
         self._ended.append((place, row))
         self._count_failure(row)
         self._passed, self._hopeless_at = self._passed + 1, inf
@@ -390,27 +395,35 @@ class Map:
         # No room for the run's record: none will do better.
         if row.outcome == REFUSED and row.error and row.error.code is ErrorCode.SUBAGENT_FAILED:
             self.stop(row.error.message)
-        return None
 
-    def _put_back(self, place: _Place, row: MapRow, wait_seconds: float) -> None:
-        """Let an item wait that a rate limit has ended, and stop where none gets through."""
+    def _wait_for_provider(self, seconds: float, error: ErrorInfo | None) -> None:
+        """Slow down where a rate limit has ended an attempt, and stop where none gets through."""
         now = time.monotonic()
-        self.pace.slow_down(now, wait_seconds)
-        self.journal.add({"back": row.id, "usage": to_json(row.usage)})
-        self._back.append(place)
+        self._slow_down(seconds)
         if now >= self._hopeless_at and not self.running:
-            why = row.error.message.rstrip(".") if row.error else "its rate limit"
+            why = error.message.rstrip(".") if error else "its rate limit"
             self.stop(f"no item got through for {HOPELESS_SECONDS / 60:g} minutes: {why}")
-        self._hopeless_at = min(self._hopeless_at, now + wait_seconds + HOPELESS_SECONDS)
+        self._hopeless_at = min(self._hopeless_at, now + seconds + HOPELESS_SECONDS)
 
-    def _leave_out(self, place: _Place, order: Order) -> None:
+    def _slow_down(self, seconds: float) -> None:
+        self.pace.slow_down(time.monotonic(), seconds)
+        self._wake_in(seconds)
+
+    def _wake_in(self, seconds: float) -> None:
+        """Let the map look again after a while at what it may do."""
+        asyncio.get_running_loop().call_later(seconds, self._news.put_nowait, None)
+
+    def _leave_out(self, place: _Place) -> None:
         """Count an item that this call of the map doesn't get to."""
         self.tally.not_run += 1
-        row = _failed(order.key, "not_run", f"It wasn't run: {self.stopped}.")
+        error = ErrorInfo(ErrorCode.SUBAGENT_FAILED, f"It wasn't run: {self.stopped}.")
+        row = MapRow(place.order.key, "not_run", error=error)
         self._settle(place, row if self._fills_gaps else None)
 
-    def _refuse(self, place: _Place, row: MapRow) -> None:
+    def _refuse(self, place: _Place, outcome: str, why: str) -> None:
         """Give a row of an item that isn't run."""
+        code = ErrorCode.INVALID_INPUT if outcome == REFUSED else ErrorCode.SUBAGENT_FAILED
+        row = MapRow(place.order.key, outcome, error=ErrorInfo(code, why))
         self._count_failure(row)
         self._give(place, row)
 
@@ -422,7 +435,6 @@ class Map:
     def _give(self, place: _Place, row: MapRow, *, in_journal: bool = False) -> None:
         """Count a row, and give it when it is its turn."""
         self.tally.rows[row.outcome, row.error.code if row.error else ""] += 1
-        self.tally.used = added(self.tally.used, row.usage)
         # Where it may have to wait for long, its key is enough.
         self._settle(place, row.id if in_journal and self._in_order is not None else row)
 
@@ -467,18 +479,14 @@ def _budget(part: Money) -> dict[str, Any]:
     return flags
 
 
-def _failed(
-    key: str, outcome: str, why: str, code: ErrorCode = ErrorCode.SUBAGENT_FAILED
-) -> MapRow:
-    return MapRow(key, outcome, error=ErrorInfo(code, why))
-
-
-def _used_by(run: Path) -> Usage:
-    """Return what a run has used that broke off, as its transcript tells."""
-    used = Usage()
-    with suppress(OSError), open(run / SESSION, "rb") as events:
+def _used_by(entry: Entry, runs: Path) -> Usage:
+    """Return what an attempt has used that broke off, as its run's transcript tells."""
+    used = entry.part
+    with suppress(OSError), open(runs / (entry.run_id or "-") / SESSION, "rb") as events:
+        used = Usage()
         for line in events:
             with suppress(ValueError):
                 event = as_object(jsonl.decode(line))
-                used = from_json(Usage, event["usage"]) if event["type"] == "turn_end" else used
+                if event.get("type") == "turn_end":
+                    used = from_json(Usage, event.get("usage"))
     return used

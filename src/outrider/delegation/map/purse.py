@@ -87,7 +87,6 @@ class Tally:
     """How many rows there are with each outcome and error code."""
     recorded: int = 0
     not_run: int = 0
-    used: Money = (0.0, 0.0)
     begun: float = field(default_factory=time.monotonic)
 
     @property

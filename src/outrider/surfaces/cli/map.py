@@ -14,11 +14,10 @@ from pathlib import Path, PurePath
 from statistics import mean
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import Item, items_of, read_csv, read_lines
 from outrider.delegation.map.journal import JournalLost, journal_path
-from outrider.delegation.map.mapping import Map
+from outrider.delegation.map.mapping import USED_UP, Map
 from outrider.delegation.map.options import MapOptions
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import invalid, working_directory
@@ -47,9 +46,6 @@ An item is a line of text, a JSON object, or a CSV row. The same command goes on
 where it was interrupted. The exit code is 0 only if every item completed.
 """
 INTERRUPTED = "it was interrupted"
-_SAME = (
-    "model cwd check concurrency max_cost max_tokens rerun_unfinished stop_after ordered on include"
-)
 CELLS = ["id", "outcome", "output", "structuredOutput", "error", "tokens", "cost", "runId"]
 FAILED = frozenset(map(str, Outcome)) - {str(Outcome.COMPLETED)}
 
@@ -98,10 +94,10 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Run the map, and return its exit code."""
-    folder, given = working_directory(arguments.cwd), arguments.file or ""
-    if not given and arguments.files is None and not sys.stdin.isatty():
+    folder, given = working_directory(arguments.cwd), arguments.file
+    if given is None and arguments.files is None and not sys.stdin.isatty():
         given = arguments.file = "-"
-    if bool(given) == (arguments.files is not None):
+    if (given is None) == (arguments.files is None):
         raise bad_call("map needs either FILE, - for stdin, or --files", "map")
     if arguments.files is not None and arguments.task is None:
         raise bad_call('--files needs a task for each, as --task "Review {path}"', "map")
@@ -109,42 +105,35 @@ def execute(arguments: Namespace) -> int:
     if arguments.dry_run:
         return _show(items(), arguments.agent)
     about = {"agent": arguments.agent, "folder": str(folder), "task": arguments.task}
-    about["input"] = arguments.files or (given if given == "-" else os.path.realpath(given))
-    path = Path(arguments.journal or journal_path(os.environ, about if given != "-" else None))
-    if given == "-" and not arguments.journal:
+    about["input"] = arguments.files if given is None else os.path.realpath(given)
+    if arguments.journal is not None:
+        path = Path(arguments.journal)
+    elif given == "-":
+        path = journal_path(os.environ)
         output.say("stdin can't be read again: to go on after an interruption, use --journal FILE.")
+    else:
+        path = journal_path(os.environ, about)
     options = _options(arguments)
     about |= {name: options.get(name) for name in ("model", "output_schema", "check")}
-    caller = Caller(os.environ, confirm=_asked_once(arguments.agent) if can_ask() else None)
+    caller = Caller(os.environ, confirm=confirm_agent if can_ask() else None)
     if arguments.include and not arguments.on:
         raise bad_call("--include needs --on: it names files for a cluster's nodes", "map")
-    slow = bool(given) and not os.path.isfile(given)
+    slow = given is not None and not os.path.isfile(given)
     work = Map(arguments.agent, items(), path, caller, options, about=about, slow=slow)
     work.say = output.say
     return asyncio.run(_run(work, arguments, None if slow else items))
 
 
 def _options(arguments: Namespace) -> MapOptions:
-    flags = option_flags(Namespace(**{**vars(arguments), "max_cost": None}))
-    return MapOptions(
+    given = vars(arguments)
+    flags = option_flags(Namespace(**{**given, "max_cost": None}))
+    options: Any = {name: given[name] for name in MapOptions.__annotations__ if name in given}
+    return options | MapOptions(
         output_schema=None if arguments.schema is None else schema_from(arguments.schema),
         config=flags | ({"subagents.allowWrite": True} if arguments.write else {}),
         deadline=arguments.deadline and milliseconds(arguments.deadline, "s") / 1000,
         retry=FAILED if arguments.retry_failed else arguments.retry or (),
-        **{name: getattr(arguments, name) for name in _SAME.split()},  # pyright: ignore
     )
-
-
-def _asked_once(agent: str) -> Callable[[AgentDefinition, str], Any]:
-    """Return what asks about the map's own agent, once; no other one can interrupt it."""
-    answers: dict[str, bool] = {}
-
-    async def confirm(definition: AgentDefinition, reason: str) -> bool:
-        if (name := definition.name) not in answers:
-            answers[name] = name == agent and await confirm_agent(definition, reason)
-        return answers[name]
-
-    return confirm
 
 
 def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
@@ -207,13 +196,13 @@ async def _run(
     work: Map, arguments: Namespace, again: Callable[[], Iterator[Item | None]] | None
 ) -> int:
     """Run a map, print its rows, and return the exit code; `again` yields its items once more."""
+    keys = [item.key for item in again() if item] if again else None
     journal = await work.open()
     if other := [name for name, value in work.about.items() if journal.about.get(name) != value]:
         output.say(f"{journal.path} has results of another {', '.join(other)}; remove it to redo.")
-    keys = [item.key for item in again() if item] if again else None
     work.total = None if keys is None else len(keys)
     if keys and can_ask() and not arguments.yes:
-        done = sum(journal.entry(key).is_done for key in keys)
+        done = sum(map(work.has_result, keys))
         output.say(_forecast(work, len(keys) - done, done))
         if await read_answer("Start? [y/N] ") not in ("y", "yes"):
             return EXIT_CANCELLED
@@ -221,16 +210,16 @@ async def _run(
     for one in stop_signals():
         asyncio.get_running_loop().add_signal_handler(one, work.stop, INTERRUPTED)
     output.watch_reader(partial(work.stop, INTERRUPTED))
-    with ExitStack() as closing:
-        write = _writer(arguments, bar, journal.path, closing)
-        closing.callback(bar.close)
-        bar.tick()
-        try:
+    try:
+        with ExitStack() as closing:
+            write = _writer(arguments, bar, journal.path, closing)
+            closing.callback(bar.close)
+            bar.tick()
             async with aclosing(aiter(work)) as rows:
                 async for row in rows:
                     write(row)
-        except (JournalLost, OSError) as error:
-            work.stop(str(error))
+    except (JournalLost, OSError) as error:
+        work.stop(str(error))
     return _conclude(work, arguments)
 
 
@@ -243,7 +232,8 @@ def _writer(
         return partial(_print, bar)
     try:
         for what, other in (("file with the items", arguments.file), ("journal", journal)):
-            if other and os.path.realpath(path) == os.path.realpath(other):
+            both = path, other or ""
+            if all(map(os.path.exists, both)) and os.path.samefile(*both):
                 raise invalid(f"--output {path!r} is the {what}. Choose another name.")
         file = open(path, "w", 1, "utf-8", "replace", "")  # noqa: SIM115
         closing.enter_context(file)
@@ -301,7 +291,10 @@ def _conclude(work: Map, arguments: Namespace) -> int:
             print(line, file=sys.stdout if arguments.output else sys.stderr)
     if work.stopped:
         left = f" {count(tally.not_run, 'item')} not run." if tally.not_run else ""
-        output.say(f"stopped: {work.stopped}.{left} The same command goes on.")
+        goes_on = " The same command goes on"
+        goes_on += " with a larger purse." if work.stopped == USED_UP else "."
+        is_lost = arguments.file == "-" and arguments.journal is None
+        output.say(f"stopped: {work.stopped}.{left}{'' if is_lost else goes_on}")
     words = (f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work))
     output.say(" · ".join(words) if tally.done or work.stopped else "there were no items.")
     if work.stopped == INTERRUPTED:

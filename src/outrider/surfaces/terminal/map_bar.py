@@ -1,10 +1,10 @@
 """How far a map is: a bar that moves on a terminal, a line a minute in a log."""
 
 import asyncio
+import os
 import sys
 import time
 from contextlib import suppress
-from shutil import get_terminal_size
 
 from outrider.delegation.map.mapping import Map
 from outrider.surfaces.terminal import output
@@ -23,7 +23,7 @@ class MapBar:
     def tick(self) -> None:
         """Show how far it is, now and from now on; in a log only from now on."""
         if not self._is_plain:
-            self._draw(fit(self.line(), get_terminal_size().columns - 1))
+            self._draw(self.line())
         elif self._next is not None:
             output.say(self.line())
         wait = SAY_SECONDS if self._is_plain else DRAW_SECONDS
@@ -42,7 +42,8 @@ class MapBar:
 
     def line(self) -> str:
         """`[###   ] 45 of 100 · 8 running · 2 failed · 1,234 tokens · $0.1200 · 3.4/s · …`."""
-        work, tally, total, now = self._work, self._work.tally, self._work.total, time.monotonic()
+        work, tally, now = self._work, self._work.tally, time.monotonic()
+        total = work.total and max(work.total, tally.done)  # more lines may have been added
         rate = (tally.done - tally.recorded) / max(now - tally.begun, 0.001)
         parts = [f"{len(work.running)} running", f"{tally.failed} failed", spent_words(work)]
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
@@ -56,11 +57,12 @@ class MapBar:
 
     def _draw(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a terminal that is gone must not cost the map
-            sys.stderr.write(f"\r{line}\x1b[K")
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            sys.stderr.write(f"\r{fit(line, columns - 1)}\x1b[K")
             sys.stderr.flush()
 
 
 def spent_words(work: Map) -> str:
     """`1,234 tokens · $0.1200`."""
-    cost, tokens = work.tally.used
+    cost, tokens = work.purse.spent
     return count(int(tokens), "token") + (f" · ${cost:.4f}" if cost else "")

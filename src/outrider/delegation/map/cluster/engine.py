@@ -22,7 +22,7 @@ from outrider.delegation.map.engine import MAX_TASK, REFUSED, MapRow, News, Orde
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
-from outrider.delegation.request import Request, invalid
+from outrider.delegation.request import invalid
 from outrider.models.resolution import is_embedded
 from outrider.processes.threads import in_thread
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -135,8 +135,7 @@ class ClusterEngine:
             parcel = await in_thread(packed)(root, include, UserGit(root, caller.env))
             nodes = await nodes_of(ray)
             sent = await in_thread(ray.put)(parcel)
-            asked = prepared.definition.name, "-", None, prepared.request.model
-            trial = engine._order(Order("", 0, *asked, flags=flags), prepared)
+            trial = engine._order(Order("", 0, prepared.request, flags), prepared)
             ready = (engine._ready(node, parcel.digest, parcel.name, sent, trial) for node in nodes)
             answers = await asyncio.gather(*ready)
             engine._choose(nodes, answers)
@@ -182,11 +181,9 @@ class ClusterEngine:
 
     async def start(self, order: Order) -> None:
         """Begin with an order, as soon as a node has a place for it."""
-        asked = order.agent, order.task, order.schema, order.model, order.cwd
-        request = Request(*asked, check=order.check, elsewhere=True)
         env, confirm = self._caller.env, self._caller.confirm
         try:
-            prepared = await prepare(request, env=env, flags=order.flags, confirm=confirm)
+            prepared = await prepare(order.request, env=env, flags=order.flags, confirm=confirm)
             self._waiting.append(self._order(order, prepared))
         except Refusal as refusal:
             self._end(order, REFUSED, refusal.message, refusal.code)
@@ -209,18 +206,19 @@ class ClusterEngine:
             flags |= {f"subagents.{name}": value for name, value in allowed.items()}
         if prepared.project.trusted or not permit.readonly:
             flags["subagents.trustedProjects"] = [str(self._root)]
-        model = order.model
+        model = order.request.model
         if not (model or definition.model or choice.variables or is_embedded(choice.model)):
             model = choice.model
-        return replace(
-            order,
-            schema=prepared.schema,
+        request = replace(
+            order.request,
+            output_schema=prepared.schema,
             model=model,
             cwd=str(folder.relative_to(self._root)),
             check=prepared.check,
-            flags=flags,
             definition=replace(definition, output_schema=None, check=None),
+            elsewhere=False,
         )
+        return replace(order, request=request, flags=flags)
 
     def _assign(self) -> None:
         """Hand orders to the nodes that have most places free."""
@@ -330,7 +328,8 @@ class ClusterEngine:
     def _end(
         self, order: Order, outcome: str, why: str, code: ErrorCode = ErrorCode.SUBAGENT_FAILED
     ) -> None:
-        row = MapRow(order.key, outcome, order.task[:MAX_TASK], error=ErrorInfo(code, why))
+        task = order.request.task[:MAX_TASK]
+        row = MapRow(order.key, outcome, task, error=ErrorInfo(code, why))
         self._news.put_nowait(News(order.key, order.attempt, row=row))
 
     async def wait(self) -> list[News]:

@@ -23,7 +23,6 @@ from outrider.delegation.map.engine import LocalEngine, MapRow, News, Order
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import prepare
 from outrider.delegation.project import open_project
-from outrider.delegation.request import Request
 from outrider.delegation.user_admission import free_places, user_place
 from outrider.models.known_providers import PROVIDERS
 from outrider.processes.confinement import missing_in_cells
@@ -93,10 +92,8 @@ class NodeActor:
     async def model_for(self, order: Order) -> tuple[str, str | None]:
         """Return the model that answers for an agent here, or why none does."""
         order = self._at_home(order)
-        asked = order.agent, "-", None, order.model, order.cwd
-        request = Request(*asked, definition=order.definition)
         try:
-            prepared = await prepare(request, env=self._caller.env, flags=order.flags)
+            prepared = await prepare(order.request, env=self._caller.env, flags=order.flags)
         except Refusal as refusal:
             return "", refusal.message
         return prepared.choice.shown, None
@@ -107,7 +104,8 @@ class NodeActor:
         flags = {**order.flags, **own}
         if flags.get("subagents.trustedProjects"):
             flags["subagents.trustedProjects"] = [str(self._folder)]
-        return replace(order, cwd=str(self._folder / (order.cwd or ".")), flags=flags)
+        cwd = str(self._folder / (order.request.cwd or "."))
+        return replace(order, request=replace(order.request, cwd=cwd), flags=flags)
 
     async def start(self, order: Order) -> None:
         """Begin with an order."""
