@@ -18,7 +18,6 @@ from outrider.delegation.concluding import conclude
 from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.preparation import Confirm, Prepared, prepare, system_prompt
-from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.processes.shielding import finish
@@ -68,17 +67,12 @@ class Caller:
         object.__setattr__(self, "env", dict(self.env))
 
 
-async def perform(
-    request: Request, caller: Caller | None = None, project: Project | None = None
-) -> ToolResult:
-    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled.
-
-    `project` is the folder of the request where that is open already.
-    """
+async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
+    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
     caller = caller or Caller(os.environ)
     env, flags, confirm = caller.env, caller.flags, caller.confirm
     try:
-        prepared = await prepare(request, env=env, flags=flags, confirm=confirm, project=project)
+        prepared = await prepare(request, env=env, flags=flags, confirm=confirm)
     except Refusal as refusal:
         return refused(refusal)
     return await perform_prepared(prepared, caller)
