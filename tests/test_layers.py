@@ -259,6 +259,14 @@ def test_large_and_repetitive_files_are_compared_all_the_same(writer: Writer) ->
     assert "too large to show: nothing → 5,000,000 bytes" in drawn(writer)
 
 
+def test_a_repetitive_file_of_another_mode_has_no_changed_lines(writer: Writer) -> None:
+    (writer.project / "same").write_text("x\n" * 2_000)
+    writer = Writer(writer.folder.parent, writer.project, writer.kind)
+    writer.do("chmod +x same")
+    found = changes(writer)
+    assert kinds(writer) == {"same": "mode"} and (found.added, found.removed) == (0, 0)
+
+
 def test_a_layer_whose_parent_was_killed_can_be_read_and_discarded(writer: Writer) -> None:
     writer.do("mkdir closed; echo > closed/x; chmod 000 closed; echo > open", audited=False)
     assert not (writer.folder / "landing.json").exists()

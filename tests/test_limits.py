@@ -16,7 +16,7 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import truncate
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker
-from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
+from outrider.delegation.output_limits import KEPT_ERROR_BYTES, ErrorText, Flooded, LineReader
 from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.protocol.data import from_json
@@ -68,10 +68,10 @@ def test_too_many_bytes_are_a_flood() -> None:
 
 
 def test_stderr_keeps_its_end() -> None:
-    text = ErrorText(10**9, kept=10)
-    for number in range(100):
-        text.feed(f"{number:03d},".encode())
-    assert text.text == "7,098,099,"
+    text = ErrorText(10**9)
+    for number in range(KEPT_ERROR_BYTES):
+        text.feed(f"{number:07d},".encode())
+    assert len(text.text) == KEPT_ERROR_BYTES and text.text.endswith("0016382,0016383,")
     with pytest.raises(Flooded):
         ErrorText(5).feed(b"123456")
 

@@ -8,7 +8,7 @@ import pytest
 
 from outrider import open_project
 from outrider.delegation import preparation, project
-from outrider.delegation.perform import Caller, perform
+from outrider.delegation.perform import Caller, perform, perform_prepared
 from outrider.delegation.request import Request
 
 AGENT = "---\nname: {name}\ndescription: {description}\n---\nDo it.\n"
@@ -114,7 +114,8 @@ async def test_a_project_that_is_open_is_not_opened_again_for_a_delegation(
 
     monkeypatch.setattr(preparation, "open_project", fail)
     request = Request("explorer", "Where is main?", model="embedded", cwd=world)
-    assert (await perform(request, Caller(opened.env), opened)).completed
+    prepared = await preparation.prepare(request, env=opened.env, project=opened)
+    assert (await perform_prepared(prepared, Caller(opened.env))).completed
 
 
 async def test_an_environment_that_its_owner_changes_later_is_read_again(

@@ -1,7 +1,12 @@
 """A report in its forms: a table that fits, whole lines in a pipe, a panel, JSON."""
 
+import os
+import time
+
 from hypothesis import given, strategies as st
 
+from outrider.records.runs import RunRecorder
+from outrider.settings.places import runs_folder
 from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import width, wrapped
@@ -70,3 +75,21 @@ def test_every_report_can_be_asked_for_by_name_with_its_arguments(world):
         assert report(name, []).data
     assert "--limit" in parser_for("logs").options
     assert report("help", []).data["commands"][0]["name"] == "agents"
+
+
+def test_a_running_run_is_listed_with_how_far_it_is_behind_long_results_of_tools(world):
+    events = (
+        {"type": "run", "startedAt": time.time(), "agent": "explorer", "task": "Look."},
+        {"type": "turn_end", "turn": 1, "usage": {"input": 900}},
+        {"type": "turn_start", "turn": 2},
+        {"type": "tool_start", "id": "1", "name": "grep", "args": {"pattern": "old"}},
+        {"type": "tool_start", "id": "2", "name": "grep", "args": {"pattern": "x"}},
+        {"type": "tool_result_end", "id": "2", "name": "grep", "text": "x" * 100_000},
+    )
+    with RunRecorder.create(runs_folder(os.environ)) as run:
+        for event in events:
+            run.add_event(event)
+        listed = report("runs", [])
+    (row,) = listed.data["runs"]
+    assert (row["turn"], row["step"], row["usage"]) == (2, "grep x", {"input": 900})
+    assert [line for line in listed.lines(200) if run.id in line and "grep x" in line]

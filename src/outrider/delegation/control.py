@@ -1,4 +1,4 @@
-"""The socket in a run's folder, on which whoever supervises the run answers: state, tell, stop.
+"""The socket in a run's folder, by which whoever supervises it is told something, or to stop.
 
 The folder is the user's alone, the kernel says who connects, and what other users send isn't
 read. A confined child sees no run's folder. Nothing here can go stale: a socket without a process
@@ -80,12 +80,10 @@ class ControlSocket:
                 writer.write(jsonl.encode(self._answer(question)) + b"\n")
 
 
-async def ask_run(
-    folder: Path, question: Mapping[str, Any], *, patient: bool = True
-) -> Json | None:
+async def ask_run(folder: Path, question: Mapping[str, Any]) -> Json | None:
     """Return what the supervisor of a run answers; None where the run has ended.
 
-    It may have no socket yet, or none any more because it lands; `patient` says to wait then.
+    It may have no socket yet, or none any more because it lands: it is waited for.
     """
     while is_running(folder):
         connection = socket.socket(socket.AF_UNIX)
@@ -95,8 +93,6 @@ async def ask_run(
                 connection.connect(address)
         except OSError:
             connection.close()
-            if not patient:
-                break
             await asyncio.sleep(RETRY_SECONDS)
             continue
         # From here on it isn't tried again: what is told must not be told twice.

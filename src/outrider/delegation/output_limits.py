@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from outrider.protocol.errors import OutriderError
 
+KEPT_ERROR_BYTES = 16_384
+
 
 class Flooded(OutriderError):
     """A child sent more than its limits allow; the message says which one."""
@@ -36,16 +38,15 @@ class LineReader:
 class ErrorText:
     """The end of what a child wrote to stderr; the limit counts all of it."""
 
-    def __init__(self, max_bytes: int, *, kept: int = 16_384) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._most_bytes = max_bytes
-        self._kept = kept
         self._total = 0
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take in more; raises `Flooded` at the limit."""
         self._total += len(data)
-        self._tail = (self._tail + data)[-self._kept :]
+        self._tail = (self._tail + data)[-KEPT_ERROR_BYTES:]
         if self._total > self._most_bytes:
             raise Flooded(f"more than {self._most_bytes:,} bytes on stderr")
 

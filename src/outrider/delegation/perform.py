@@ -18,7 +18,6 @@ from outrider.delegation.concluding import conclude
 from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.preparation import Confirm, Prepared, prepare, system_prompt
-from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.processes.shielding import finish
@@ -26,7 +25,7 @@ from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
 from outrider.protocol.outcomes import FailureKind
-from outrider.protocol.results import Details, Streaming, ToolResult, refused, text_result
+from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.pruning import prune, pruning_is_due
 from outrider.records.runs import RunRecorder
@@ -68,17 +67,12 @@ class Caller:
         object.__setattr__(self, "env", dict(self.env))
 
 
-async def perform(
-    request: Request, caller: Caller | None = None, project: Project | None = None
-) -> ToolResult:
-    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled.
-
-    `project` is the folder of the request where that is open already.
-    """
+async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
+    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
     caller = caller or Caller(os.environ)
     env, flags, confirm = caller.env, caller.flags, caller.confirm
     try:
-        prepared = await prepare(request, env=env, flags=flags, confirm=confirm, project=project)
+        prepared = await prepare(request, env=env, flags=flags, confirm=confirm)
     except Refusal as refusal:
         return refused(refusal)
     return await perform_prepared(prepared, caller)
@@ -246,7 +240,7 @@ async def _supervise(
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
-    answer = partial(_answer, prepared, supervisor, collector)
+    answer = partial(_answer, prepared, supervisor)
     control = ControlSocket(collector.run.folder, answer)
     place = caller.place and caller.place(config.subagents.max_concurrent)
     if place is not None:
@@ -258,21 +252,18 @@ async def _supervise(
         control.close()
 
 
-def _answer(
-    prepared: Prepared, supervisor: Supervisor, collector: Collector, question: Json
-) -> Json:
+def _answer(prepared: Prepared, supervisor: Supervisor, question: Json) -> Json:
     """Do what another process asks of a run, and return what it gets to know."""
     match question:
         case {"stop": True}:
             supervisor.stop()
-            return {}
         case {"tell": str()} if not prepared.runtime.takes_messages:
             return {"refused": f"{prepared.definition.name} runs in pi: {NO_MESSAGES}"}
         case {"tell": str(text)}:
             return {"id": supervisor.tell(text)}
         case _:
-            calls = [one for one in collector.display_items if one["type"] == "toolCall"]
-            return to_json(Streaming((*calls[-1:],), collector.usage, collector.turn_count))
+            pass
+    return {}
 
 
 class _Updates:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from outrider.delegation.session_history import recorded_events
+from outrider.protocol import jsonl
+from outrider.protocol.data import as_object
 from outrider.records.runs import OUTPUT, SESSION, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.text import as_text, clean, clean_line
 
+TAIL_BYTES = 16 << 10
 WORDS = {
     "run": "{agent} on {model}: {task}",
     "session": "{agent} on {model}",
@@ -46,6 +49,15 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a record with their numbers; none where there is no file."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         yield from enumerate((line.decode(errors="replace") for line in file), 1)
+
+
+def tail(path: Path, size: int = TAIL_BYTES) -> Iterator[dict[str, Any]]:
+    """Yield the last objects of a file that has one on each line, the last one first."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        for line in reversed(file.read().split(b"\n")):
+            with suppress(ValueError, RecursionError):
+                yield as_object(jsonl.decode(line))
 
 
 def event_words(event: Mapping[str, Any]) -> str:

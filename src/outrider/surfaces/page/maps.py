@@ -14,7 +14,8 @@ from outrider.protocol import jsonl
 from outrider.protocol.data import as_object
 from outrider.protocol.outcomes import Outcome
 from outrider.settings.places import project_name
-from outrider.surfaces.page.runs import Json, tail
+from outrider.surfaces.page.runs import Json
+from outrider.surfaces.transcript import tail
 
 MAX_BEGIN_BYTES, MAX_BYTES, MAX_TEXT = 16 << 20, 20_000, 500
 _SHOWN = {"outcome", "task", "error", "usage", "runId"}

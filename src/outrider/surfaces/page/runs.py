@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,11 +17,10 @@ from outrider.protocol.data import as_list, as_object, member
 from outrider.records import runs as records
 from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun
 from outrider.surfaces.text import call_line
-from outrider.surfaces.transcript import new_text
+from outrider.surfaces.transcript import new_text, tail
 from outrider.workspaces.layers.review import review
 
 Json = dict[str, Any]
-TAIL_BYTES = 16 << 10
 MAX_CELL, MAX_ANSWER_BYTES = 500, 1 << 20
 MAX_EVENT_BYTES, MAX_TEXT = 1_500, 6_000
 """How long an event and a message may be that are sent whole, before somebody opens them."""
@@ -41,15 +40,6 @@ def row_of(run: RecordedRun) -> Json:
         used = (as_object(one.get("usage")) for one in last if one.get("type") == "turn_end")
         return {**row, "usage": next(used, None), "needs": "question" if _asks(last) else ""}
     return {**row, "needs": "changes" if row.get("changes") == "pending" else ""}
-
-
-def tail(path: Path) -> Iterator[Json]:
-    """Yield the last objects of a file that has one on each line, the last one first."""
-    with suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        for line in reversed(file.read().split(b"\n")):
-            with suppress(ValueError, RecursionError):
-                yield as_object(jsonl.decode(line))
 
 
 def _asks(last: list[Json]) -> bool:

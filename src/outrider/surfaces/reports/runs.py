@@ -1,6 +1,5 @@
 """The report `runs`: the recorded runs that pass its filters, newest last, or their deletion."""
 
-import asyncio
 import os
 import time
 from argparse import ArgumentTypeError, Namespace
@@ -9,9 +8,10 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from outrider.delegation.control import ask_run
+from outrider.protocol.data import member
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import (
+    SESSION,
     RecordedRun,
     delete_run,
     find_run,
@@ -25,6 +25,7 @@ from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import argument, bad_call, flag, number
 from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import call_line, count, duration, local_time
+from outrider.surfaces.transcript import tail
 
 EXAMPLES = """\
 A run's state is its outcome, or running, or interrupted if its parent was
@@ -38,7 +39,7 @@ examples:
   outrider runs --json | jq -r '.runs[] | select(.state == "failed") | .runId'
 """
 DEFAULT_LIMIT = 20
-MAX_ANSWER_SECONDS = 1.0  # of a process that may be stopped, or very busy
+TAIL_BYTES = 1 << 20  # of a transcript: results of tools are long
 NOTHING = 'no runs yet. Start with: outrider run explorer "Where is …?"'
 LIMIT_HELP = f"show at most N runs ({DEFAULT_LIMIT}; JSON: all)"
 STATES = (*map(str, Outcome), "running", "interrupted")
@@ -81,7 +82,7 @@ def report(arguments: Namespace) -> Report:
     elif len(shown) < len(found):
         note = f"the newest {len(shown)} of {len(found)} runs; --limit N shows more."
     running = [run for run in shown if run.state == "running" and not arguments.delete]
-    now = asyncio.run(_under_way(running)) if running else []
+    now = [_under_way(run) for run in running]
     rows = [*now, *(run.summary for run in shown[len(now) :])]
     data = {"deleted" if arguments.delete else "runs": rows}
     table = Table(COLUMNS, rows[len(now) :][::-1])
@@ -89,21 +90,17 @@ def report(arguments: Namespace) -> Report:
     return Report(data, tables, (note,) if note else ())
 
 
-async def _under_way(runs: Sequence[RecordedRun]) -> list[Row]:
-    """Return running runs as a listing shows them, each with how far its supervisor says it is."""
-    return await asyncio.gather(*map(_progress, runs))
-
-
-async def _progress(run: RecordedRun) -> Row:
-    """Return a run with its turn, last step and usage; without those if nobody answers soon."""
-    told = None
-    with suppress(TimeoutError):
-        told = await asyncio.wait_for(ask_run(run.folder, {}, patient=False), MAX_ANSWER_SECONDS)
-    if not told:
-        return run.summary
-    steps = [call_line(one["name"], one["args"]) for one in told["displayItems"]]
-    so_far = {"turn": told["turnCount"], "step": "".join(steps), "usage": told["usage"]}
-    return {**run.summary, **so_far}
+def _under_way(run: RecordedRun) -> Row:
+    """Return a run that is running with its turn, last step and usage, as they are recorded."""
+    events = [*tail(run.folder / SESSION, TAIL_BYTES)]
+    last = {str(event.get("type")): event for event in reversed(events)}
+    call = last.get("tool_start")
+    return {
+        **run.summary,
+        "turn": member(last.get("turn_start"), "turn") or 0,
+        "step": call_line(str(call.get("name")), call.get("args")) if call else "",
+        "usage": member(last.get("turn_end"), "usage"),
+    }
 
 
 def _is_filtered(arguments: Namespace) -> bool:

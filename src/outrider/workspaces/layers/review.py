@@ -145,10 +145,12 @@ def _lines(content: bytes) -> list[str]:
 
 def _groups(old: list[str], new: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
     """Yield the parts that differ, with the lines around them."""
+    if old == new:
+        return
     counts = Counter(new)
     if sum(counts[line] for line in old) > MAX_EQUAL_PAIRS:
         yield [("replace", 0, len(old), 0, len(new))]
-    elif old != new:
+    else:
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         yield from matcher.get_grouped_opcodes(_CONTEXT)
 
