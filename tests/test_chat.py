@@ -172,6 +172,19 @@ def test_a_change_of_a_file_is_shown_as_a_diff_before_it_is_allowed(door):
     assert (door.project / "a.py").read_text() == "one\n2\n2\nthree\n"
 
 
+def test_a_change_of_a_long_file_of_like_lines_is_asked_about_at_once(door):
+    """To compare them line by line would take minutes, in which Ctrl-C did nothing."""
+    like = [f"line {number % 150}\n" for number in range(100_000)]
+    (door.project / "a.txt").write_text("".join(like))
+    write = tool_call("write", {"path": "a.txt", "content": "".join(like[::-1])})
+    with scripted(write, answer("Done.")) as server, chatting(door, server) as screen:
+        screen.enter("Go.")
+        screen.see(r"to use write:\n  a\.txt\n  -line 0\n  -line 1\n")
+        screen.enter("n")
+        screen.see(r"Done\.")
+        assert leave(screen) == 0
+
+
 def test_ctrl_c_ends_the_program_even_when_neither_children_nor_the_turn_end(door):
     with (
         scripted(tool_call(*delegate()), child=silence()) as server,

@@ -1,7 +1,6 @@
 """A session of the main agent with a person in front of it, for `ask` and `chat`."""
 
 import asyncio
-import difflib
 import os
 import signal
 import sys
@@ -88,6 +87,8 @@ async def ask_permission(view: View, folder: Path, name: str, args: Any) -> Deci
 
 def _shown(args: Any, folder: Path) -> str | None:
     """Return a call as people read it: a command as it is, a change of a file as a diff."""
+    from outrider.tools.files.edit import diff_of
+
     match args:
         case {"command": str(command), **rest} if rest.keys() <= {"timeoutMs"}:
             return command
@@ -103,5 +104,10 @@ def _shown(args: Any, folder: Path) -> str | None:
         case _:
             return None
     lines = [(str(old).splitlines(), str(new).splitlines()) for old, new in pairs]
-    diffs = [[*difflib.unified_diff(old, new, lineterm="")][2:] for old, new in lines]
+    diffs = [diff_of(old, new) or _replaced(old, new) for old, new in lines]
     return "\n".join([path, *(line for diff in diffs for line in diff)])
+
+
+def _replaced(old: list[str], new: list[str]) -> list[str]:
+    """Return all lines as replaced, where to compare them would take long."""
+    return [*(f"-{line}" for line in old), *(f"+{line}" for line in new)] if old != new else []

@@ -169,22 +169,34 @@ def _line_at(text: str, position: int) -> int:
 def change(before: str, after: str) -> dict[str, Any]:
     """Return how many lines a change removed and added, and a diff of it unless it is too large."""
     old, new = before.splitlines(), after.splitlines()
-    start = len(commonprefix((old, new)))  # noqa: RUF071  # of lines, not of paths
-    end = len(commonprefix((old[start:][::-1], new[start:][::-1])))  # noqa: RUF071
-    removed, added = len(old) - start - end, len(new) - start - end
-    if max(removed, added) > MAX_COMPARED_LINES:
-        return {"removed": removed, "added": added, "diff": ""}
-    first = max(0, start - _CONTEXT_LINES)
-    tail = end - min(end, _CONTEXT_LINES)
-    parts = old[first : len(old) - tail], new[first : len(new) - tail]
-    unified = difflib.unified_diff(*parts, n=_CONTEXT_LINES, lineterm="")
-    # Without the header; hunks have line numbers of the whole new text.
-    lines = [
-        f"@@ line {first + int(hunk[1])} @@" if (hunk := _HUNK.match(line)) else line
-        for line in islice(unified, 2, None)
-    ]
+    lines = diff_of(old, new)
+    if lines is None:
+        start, end = _equal_ends(old, new)
+        return {"removed": len(old) - start - end, "added": len(new) - start - end, "diff": ""}
     shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
     if len(lines) > len(shown):
         shown.append(f"[{len(lines) - len(shown)} more lines of diff]")
     removed, added = (sum(line.startswith(sign) for line in lines) for sign in "-+")
     return {"removed": removed, "added": added, "diff": "\n".join(shown)}
+
+
+def diff_of(old: list[str], new: list[str]) -> list[str] | None:
+    """Return the lines of a diff, with the numbers of the new ones; None if it is too large."""
+    start, end = _equal_ends(old, new)
+    if max(len(old), len(new)) - start - end > MAX_COMPARED_LINES:
+        return None
+    first = max(0, start - _CONTEXT_LINES)
+    tail = end - min(end, _CONTEXT_LINES)
+    parts = old[first : len(old) - tail], new[first : len(new) - tail]
+    unified = difflib.unified_diff(*parts, n=_CONTEXT_LINES, lineterm="")
+    return [
+        f"@@ line {first + int(hunk[1])} @@" if (hunk := _HUNK.match(line)) else line
+        for line in islice(unified, 2, None)  # without the header
+    ]
+
+
+def _equal_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Return how many lines are equal at the beginning, and how many at the end."""
+    start = len(commonprefix((old, new)))  # noqa: RUF071  # of lines, not of paths
+    end = len(commonprefix((old[start:][::-1], new[start:][::-1])))  # noqa: RUF071
+    return start, end
