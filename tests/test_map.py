@@ -51,7 +51,7 @@ def test_each_item_has_one_row_and_a_bad_line_is_one_bad_row(door):
     assert rows["a"]["usage"]["input"] == 10 and len(rows["a"]["runId"]) == 8
     outcomes = Counter(row["outcome"] for row in rows.values())
     assert outcomes == {"completed": 2, "refused": 1}
-    assert "2 completed · 1 not · 30 tokens" in said
+    assert "2 completed · 1 failed · 30 tokens" in said
 
 
 def test_the_journal_tells_those_who_watch_how_many_there_are_and_when_what_happened(door):

@@ -295,7 +295,9 @@ def _conclude(work: Map, arguments: Namespace) -> int:
         goes_on += " with a larger purse." if work.stopped == USED_UP else "."
         is_lost = arguments.file == "-" and arguments.journal is None
         output.say(f"stopped: {work.stopped}.{left}{'' if is_lost else goes_on}")
-    words = (f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work))
+    words = [f"{tally.done - tally.failed} completed"]
+    words += [f"{tally.failed} failed"] if tally.failed else []
+    words.append(spent_words(work))
     output.say(" · ".join(words) if tally.done or work.stopped else "there were no items.")
     if work.stopped == INTERRUPTED:
         return EXIT_CANCELLED
