@@ -69,6 +69,13 @@ def test_a_run_loads_nothing_that_it_does_not_need(tmp_path):
     assert not set(NOT_FOR_A_RUN.split()) & set(loaded)
 
 
+@pytest.mark.parametrize("small", ["guardian, walls", "cell"])
+def test_what_stands_around_a_program_starts_with_little(small):
+    """Each run of pi and each cell starts an interpreter for these."""
+    loaded = set(imported_by(f"from outrider.processes import {small}"))
+    assert not {"dataclasses", "inspect", "json", "re", "selectors", "socket", "typing"} & loaded
+
+
 HAND_OVER = """
 from outrider.runtimes.native.links import Links
 handed_over, follow = [], Links.follow

@@ -13,9 +13,9 @@ error where the program can't be run.
 import fcntl
 import os
 import signal
-import socket
 import struct
 import sys
+from _socket import AF_INET, SOCK_DGRAM, socket
 from collections.abc import Callable, Iterator, Sequence
 
 from outrider.processes import kernel, landlock, reaping, seccomp
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 NO_NETWORK = "none"
-DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 _TERMINALS = ("/dev/ptmx", "/dev/pts")
 _EMPTY_BELOW_PROC = {"/proc", "/proc/sys/fs/binfmt_misc"}
 """Where something may be mounted for `/proc` to be mounted anew."""
@@ -107,7 +106,7 @@ def _shut(writable: Sequence[str]) -> Iterator[str]:
     if os.getpid() == 1:
         yield from _tried("/proc", _mount_proc)
         yield from _tried("/dev/pts", _mount_terminals)
-    used = (*DEVICES, *_TERMINALS)
+    used = (*kernel.DEVICES, *_TERMINALS)
     yield from _tried("landlock", lambda: landlock.restrict_writing(writable, used))
     yield from _tried("rights", _drop_rights)
     yield from _tried("seccomp", seccomp.restrict)
@@ -134,8 +133,9 @@ def _mount_terminals() -> None:
 def _leave_network() -> None:
     """Have a network of this cell's own, with nothing in it but loopback."""
     kernel.unshare(kernel.NEWNET)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-        fcntl.ioctl(link, _SET_FLAGS, struct.pack("16sH14x", b"lo", _UP_AND_RUNNING))
+    link = socket(AF_INET, SOCK_DGRAM)
+    fcntl.ioctl(link.fileno(), _SET_FLAGS, struct.pack("16sH14x", b"lo", _UP_AND_RUNNING))
+    link.close()
 
 
 def _drop_rights() -> None:

@@ -16,7 +16,6 @@ from contextlib import ExitStack, suppress
 from functools import cache, partial
 
 from outrider.processes import kernel, landlock
-from outrider.processes.cell import DEVICES
 from outrider.processes.kernel import opened
 from outrider.processes.listening import socket_paths
 from outrider.processes.reaping import call_oneself, fork_bare
@@ -144,7 +143,7 @@ class Begun:
             return
         if self._mapper is None:  # whoever has no rights maps ids there for the namespaces below
             yield from _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
-        for device in DEVICES:
+        for device in kernel.DEVICES:
             yield from _tried(device, lambda device=device: _open_device(device))
 
     def finish(self, walls: Walls) -> tuple[str, ...]:
