@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 import npm
 from cli_door import Door
+from outrider.records.runs import RunRecorder
 from outrider.testing import ScriptedModel, answer, tool_call
 from page_door import Look, Served, has_no_overflow, record, record_map, turn
 from test_view import written
@@ -385,6 +386,39 @@ def test_nothing_that_a_run_says_runs_loads_or_breaks_the_layout(
     with closing(Look(chromium, (tmp_path / "x.html").as_uri())) as window:
         expect(window.page.locator(".head h1")).to_be_visible()
         assert_harmless(window.page)
+
+
+ODD: dict[str, Any] = {"toString": 1, "valueOf": [], "onclick": "window.hacked=1", "length": -1}
+
+
+@pytest.mark.parametrize("odd", [ODD, [ODD], 5, True, "text", [[None]]])
+def test_a_record_whose_parts_have_other_types_is_shown_all_the_same(door, look, odd):
+    names = ("receipt", "isolation", "check", "warnings", "error", "attempts", "askedModel")
+    result: dict[str, Any] = dict.fromkeys(names, odd)
+    events = [{**one, "usage": odd} for one in turn(1, "read", odd, odd, "Text.")]
+    kinds = ("message_end", "tool_start", "tool_result_end", "retry", "dropped", "unconfined")
+    names = ("name", "words", "text", "envelope", "summary", "ids", "missing", "delayMs", "turn")
+    events += [{"type": kind, "at": odd, **dict.fromkeys(names, odd)} for kind in kinds]
+    about = {"withheld": odd, "resumes": odd}
+    run_id = record(door.runs, events, outcome="failed", result=result, **about)
+    page = look()
+    for view in ("answer", "steps", "receipt"):
+        page.evaluate("path => { location.hash = path; }", f"#/run/{run_id}/{view}")
+        expect(page.locator(".tabs [aria-current]")).to_have_text(view.capitalize())
+    page.get_by_role("link", name="Steps").click()
+    expect(page.locator(".note[data-kind=end]")).to_have_text("Ended: failed after 900 ms.")
+    page.evaluate("path => { location.hash = path; }", f"#/compare/{run_id}/{run_id}")
+    expect(page.locator(".two")).to_be_visible()
+    assert_harmless(page)
+
+
+def test_a_run_that_began_in_the_future_took_no_time(door, look):
+    with RunRecorder.create(door.runs) as run:
+        begun = {"startedAt": time.time() + 90_000, "agent": "a", "task": "Go"}
+        run.add_event({"type": "run", **begun})
+        page = look()
+        expect(page.locator(".took")).to_have_text("0 ms")
+        expect(page.locator("time")).to_have_text("just now")
 
 
 def test_hostile_names_of_files_are_only_names(door, look):

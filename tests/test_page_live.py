@@ -90,7 +90,9 @@ def test_a_run_is_told_something_and_stopped(door, look):
         while "Read in turn" not in (page.get_by_role("status").text_content() or ""):
             model.go.release()
             page.wait_for_timeout(200)
-        expect(page.locator(".note[data-kind=user_message]")).to_contain_text("Leave the tests alone")
+        expect(page.locator(".note[data-kind=user_message]")).to_contain_text(
+            "Leave the tests alone"
+        )
         page.get_by_role("button", name="Stop…").click()
         page.get_by_role("button", name="Stop", exact=True).click()
         expect(page.locator(".head .state")).to_have_text("cancelled")

@@ -16,6 +16,9 @@ export function clean(value) {
   });
 }
 
+/** A template as text, whatever is in its holes. */
+export const words = (raw, ...values) => String.raw({ raw }, ...values.map(clean));
+
 /** A template as a node: its holes take text, nodes, values of attributes, and `@event`s. */
 export function ui(strings, ...values) {
   if (!templates.has(strings)) templates.set(strings, parsed(strings));
@@ -70,44 +73,49 @@ export function long(value, size = 50_000) {
   const text = clean(value);
   const pre = ui`<pre tabindex="0">${rich(text.slice(0, size))}</pre>`;
   const more = () => button.replaceWith(long(text.slice(size), size * 4));
-  const button = ui`<button @click=${more}>Show ${count(text.length - size)} more characters</button>`;
+  const left = count(text.length - size);
+  const button = ui`<button @click=${more}>Show ${left} more characters</button>`;
   return text.length > size ? ui`${pre}${button}` : pre;
 }
 
 /** A value of a record: objects as facts, lists as lists, and what is empty not at all. */
 export function drawn(value, depth = 0) {
   if (value instanceof Node) return value;
-  if (typeof value !== "object" || depth > MAX_NESTED) return rich(value);
+  if (typeof value === "number") return count(value);
+  if (typeof value !== "object" || !value || depth > MAX_NESTED) return rich(value);
   if (Array.isArray(value)) {
     return ui`<ul class="plain">${value.map((one) => ui`<li>${drawn(one, depth + 1)}</li>`)}</ul>`;
   }
-  const known = Object.entries(value).filter(([, one]) => one != null && one !== "" && one.length !== 0);
+  const isKnown = ([, one]) => (one || one === 0) && one.length !== 0;
+  const known = Object.entries(value).filter(isKnown);
   return ui`<dl>${known.map(([name, one]) => {
-    const words = name.replace(/([A-Z])/g, " $1").toLowerCase();
-    return ui`<div><dt>${words}</dt><dd>${drawn(one, depth + 1)}</dd></div>`;
+    const term = name.replace(/([A-Z])/g, " $1").toLowerCase();
+    return ui`<div><dt>${term}</dt><dd>${drawn(one, depth + 1)}</dd></div>`;
   })}</dl>`;
 }
 
 export const title = (name) => name[0].toUpperCase() + name.slice(1);
-export const count = (number) => Number(number ?? 0).toLocaleString("en-US");
-export const tokens = (usage) => (usage?.input ?? 0) + (usage?.output ?? 0);
+export const number = (value) => (Number.isFinite(value) ? value : 0);
+export const count = (value) => number(value).toLocaleString("en-US");
+export const tokens = (usage) => number(usage?.input) + number(usage?.output);
 
 export function duration(ms) {
-  if (ms == null) return "";
+  if (!Number.isFinite(ms)) return "";
+  if (ms < 0) return "0 ms"; // the clock was set back
   if (ms < 60_000) return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
   const minutes = Math.floor(ms / 60_000);
-  const two = (number) => String(Math.floor(number) % 60).padStart(2, "0");
+  const two = (part) => String(Math.floor(part) % 60).padStart(2, "0");
   if (minutes < 60) return `${minutes} min ${two(ms / 1000)} s`;
   return `${Math.floor(minutes / 60)} h ${two(minutes)} min`;
 }
 
 export function money(usage) {
-  const cost = Number(usage?.cost ?? 0);
+  const cost = number(usage?.cost);
   return !usage || usage.costKnown === false ? "" : `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 }
 
 export function when(then) {
   const minutes = Math.floor((Date.now() - then) / 60_000);
   if (minutes < 60) return minutes < 1 ? "just now" : `${minutes} min ago`;
-  return then.toLocaleString([], { dateStyle: minutes > 720 ? "medium" : undefined, timeStyle: "short" });
+  return then.toLocaleString("en", { dateStyle: "medium", timeStyle: "short", hour12: false });
 }

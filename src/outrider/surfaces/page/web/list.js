@@ -11,7 +11,7 @@ const FILTERS = [
   ["state", "Outcome", "Any outcome", (row) => [row.needs && "needs you", row.state]],
   ["agent", "Agent", "All agents", (row) => [row.agent]],
   ["project", "Project", "All projects", (row) => [row.project]],
-  ["since", "Time", "Any time", (row) => times(Date.now() - Date.parse(row.startedAt)), Object.keys(HOURS)],
+  ["since", "Time", "Any time", (row) => times(row.startedAt), Object.keys(HOURS)],
 ];
 const SEARCH = "Search tasks and answers";
 const NONE = 'No runs yet. Start one with: outrider run explorer "Where is …?"';
@@ -56,8 +56,9 @@ export function state(row) {
 export function figures(row) {
   const began = new Date(row.startedAt);
   const used = tokens(row.usage);
+  const took = row.state === "running" ? Date.now() - began : row.durationMs;
   return ui`<span class="figures"><time title=${began}>${when(began)}</time>
-    <span class="took">${duration(row.state === "running" ? Date.now() - began : row.durationMs)}</span>
+    <span class="took">${duration(took)}</span>
     <span class="tokens" title=${count(used)}>${used ? `${compact.format(used)} tok` : ""}</span>
     <span class="cost">${money(row.usage)}</span></span>`;
 }
@@ -86,8 +87,8 @@ function drawSoon() {
 function draw() {
   due = 0;
   const all = [...rows.values()];
-  const words = form.elements.words.value.trim().toLowerCase();
-  let passed = all.filter((row) => !words || found.includes(row.runId) || has(row, words));
+  const asked = form.elements.words.value.trim().toLowerCase();
+  let passed = all.filter((row) => !asked || found.includes(row.runId) || has(row, asked));
   for (const [name, , title, values, choices] of FILTERS) {
     const select = form.elements[name];
     offer(select, title, choices ?? [...new Set(all.flatMap(values))].filter(Boolean).sort());
@@ -111,8 +112,12 @@ function draw() {
   drawBar();
 }
 
-const times = (ms) => Object.keys(HOURS).filter((name) => ms < HOURS[name] * 3_600_000);
-const has = (row, words) => `${row.task} ${row.agent} ${row.runId}`.toLowerCase().includes(words);
+
+function times(startedAt) {
+  const hours = (Date.now() - Date.parse(startedAt)) / 3_600_000;
+  return Object.keys(HOURS).filter((name) => hours < HOURS[name]);
+}
+const has = (row, asked) => `${row.task} ${row.agent} ${row.runId}`.toLowerCase().includes(asked);
 
 function offer(select, title, names) {
   const known = [...select.options].map((one) => one.value);

@@ -1,7 +1,7 @@
 // A map: a square for each item, by state, and how far it is, as its journal tells.
 
 import { get, listen } from "./api.js";
-import { clean, count, duration, money, tokens, ui } from "./dom.js";
+import { clean, count, duration, money, number, tokens, ui, words } from "./dom.js";
 import { headOf } from "./run.js";
 
 const NOT_STARTED = "not started";
@@ -75,7 +75,7 @@ export class MapView {
     this.items.set(key, Object.assign(item, news));
     this.changed.add(item);
     this.spent.tokens += tokens(usage);
-    this.spent.cost += usage.cost ?? 0;
+    this.spent.cost += number(usage.cost);
     this.spent.costKnown &&= usage.costKnown !== false;
   }
 
@@ -112,7 +112,8 @@ export class MapView {
     const { key, node, runId, error, task } = item;
     const word = this.word(item);
     node.dataset.state = word;
-    node.title = clean([typeof key === "string" && key, word, error ?? task].filter(Boolean).join(" · "));
+    const name = typeof key === "string" && key; // one that was refused has none
+    node.title = clean([name, word, error ?? task].filter(Boolean).join(" · "));
     if (runId) node.href = `#/run/${encodeURIComponent(runId)}`;
     else node.removeAttribute("href");
   }
@@ -123,7 +124,7 @@ export class MapView {
     const rate = this.ended.times / (this.ended.at - this.call.at);
     const parts = [
       `${count(done)}${this.call.call === null ? "" : ` of ${count(total)}`} done`,
-      `${money(this.spent) || "cost unknown"}${mostCost ? ` of $${mostCost}` : ""}`,
+      `${money(this.spent) || "cost unknown"}${mostCost ? words` of $${mostCost}` : ""}`,
       `${count(this.spent.tokens)}${mostTokens ? ` of ${count(mostTokens)}` : ""} tokens`,
       rate > 0 && (rate < 1 ? `${(rate * 60).toFixed(1)} a minute` : `${rate.toFixed(1)} a second`),
       rate > 0 && this.isRunning && `about ${duration((open / rate) * 1000)} left`,

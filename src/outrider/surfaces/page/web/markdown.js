@@ -14,7 +14,7 @@ const BLOCKS = [
   [/ {0,3}>.*(?:\n {0,3}>.*)*/y, ([text], depth) => quote(text.replace(/^ {0,3}> ?/gm, ""), depth)],
   [/.*\|.*\n(?=.*-)(?=.*\|)[ \t|:-]{3,1000}$(?:\n.*\|.*)*/my, ([text]) => table(text)],
   [
-    /( {0,40})([-*+]|\d{1,9}[.)])[ \t].*(?:\n(?:[ \t]*\n)?(?:\1[ \t]+\S.*|\1(?:[-*+]|\d{1,9}[.)])[ \t].*))*/y,
+    /( {0,40})([-*+]|\d{1,9}[.)])[ \t].*(?:\n(?: *\n)?\1(?: +\S|(?:[-*+]|\d{1,9}[.)])[ \t]).*)*/y,
     ([text, indent, mark], depth) => list(text, indent.length, mark, depth),
   ],
   [
@@ -25,7 +25,7 @@ const BLOCKS = [
 const INLINE = [
   [/`{1,2}([^`\n]{1,2000})`{1,2}/, (text) => ui`<code>${rich(text)}</code>`],
   [/\*\*([^*\n]{1,2000})\*\*/, (text, depth) => ui`<strong>${inline(text, depth)}</strong>`],
-  [/(?<![\w*])[*_]([^*_\n]{1,999})[*_](?!\w)/, (text, depth) => ui`<em>${inline(text, depth)}</em>`],
+  [/(?<![\w*])[*_]([^*_\n]{1,999})[*_](?!\w)/, (text, at) => ui`<em>${inline(text, at)}</em>`],
   [/~~([^~\n]{1,1000})~~/, (text, depth) => ui`<del>${inline(text, depth)}</del>`],
   [/(!?\[[^[\]\n]{0,1000}\]\([^()\s]{1,2000}\))/, (text) => link(text)],
   [/(https?:\/\/[^\s<>"'`)\]]{1,2000})/, (text) => link(`[${text}](${text})`)],

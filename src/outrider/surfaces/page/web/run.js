@@ -1,7 +1,8 @@
 // One run: its head, and tabs for its answer, its steps, its changes and its receipt.
 
 import { act, ask, exported, get, listen, notice } from "./api.js";
-import { clean, count, drawn, duration, listOf, long, money, nodes, rich, title, tokens, ui } from "./dom.js";
+import { clean, count, drawn, duration, listOf, long, money } from "./dom.js";
+import { nodes, number, rich, title, tokens, ui, words } from "./dom.js";
 import { figures, state, told } from "./list.js";
 import { markdown } from "./markdown.js";
 import { Steps } from "./steps.js";
@@ -21,7 +22,7 @@ const MAX_OPEN_LINES = 2000;
 /** What stands above a run or a map. */
 export function headOf(row, task, reasons, facts, button) {
   document.title = `${clean(row.agent)}: ${task.slice(0, 60)} – Outrider`;
-  const reason = reasons.filter(Boolean).join(" ");
+  const reason = reasons.filter(Boolean).map(clean).join(" ");
   return ui`<div class="line">${state(row)} ${figures(row)} ${button}</div>
     <h1 data-long=${task.length > 300}>${rich(task || "(no task)")}</h1>
     ${reason && ui`<p class="reason">${rich(reason)}</p>`}${drawn(facts)}`;
@@ -58,15 +59,16 @@ export class RunView {
     const hasAnswered = !this.isRunning && (answer || "structuredOutput" in result);
     this.tab ??= hasAnswered ? "answer" : "steps";
     document.body.classList.toggle("has-editor", Boolean(data.hasEditor));
-    const asked = result.askedModel && ` (asked for ${result.askedModel})`;
+    const { resumes } = opening;
+    const asked = result.askedModel && words` (asked for ${result.askedModel})`;
     const known = {
       agent: data.agent,
-      model: [data.model, asked].join(""),
+      model: words`${data.model}${asked}`,
       project: data.project,
-      resumes: opening.resumes && ui`<a href=${`#/run/${opening.resumes}`}>${opening.resumes}</a>`,
+      resumes: resumes && ui`<a href=${words`#/run/${resumes}`}>${resumes}</a>`,
       run: ui`<button class="copy" data-copy=${this.id} title="Copy">${this.id}</button>`,
     };
-    const reasons = [result.error ?? data.error, result.timeoutReason, data.recordProblem];
+    const reasons = [result.error ?? data.error, data.recordProblem];
     const task = clean(opening.task ?? data.task);
     const tabs = TABS.filter((name) => name !== "changes" || isWriter);
     const link = (name) => ui`<a href=${`#/run/${this.id}/${name}`}>${title(name)}</a>`;
@@ -96,7 +98,7 @@ export class RunView {
     const asked = await Promise.allSettled(ids.map((id) => get(`/api/runs/${id}`)));
     const rows = asked.map((one) => one.value).filter(Boolean);
     const used = [this.data, ...rows].map((row) => row.usage).filter(Boolean);
-    const cost = used.reduce((sum, usage) => sum + (usage.cost ?? 0), 0);
+    const cost = used.reduce((sum, usage) => sum + number(usage.cost), 0);
     const costKnown = used.every((usage) => usage.costKnown !== false);
     const sums = [
       `${count(used.reduce((sum, usage) => sum + tokens(usage), 0))} tokens`,
@@ -106,7 +108,7 @@ export class RunView {
       ui`<li class="run"><a href=${exported ? null : `#/run/${row.runId}`}>${told(row)}</a></li>`;
     if (!rows.length) return;
     this.tree.replaceChildren(ui`<details class="tree" open><summary>Delegated runs
-      <span class="dim">${count(rows.length)} · all together ${sums.filter(Boolean).join(", ")}</span>
+      <span class="dim">· all together ${sums.filter(Boolean).join(", ")}</span>
       </summary><ol>${rows.map(item)}</ol></details>`);
   }
 
@@ -145,9 +147,17 @@ export class RunView {
     const { receipt = {}, isolation, check, attempts, warnings } = result;
     const { cost, costKnown, ...used } = result.usage ?? usage ?? {};
     const known = { ...used, cost: money({ cost, costKnown }) || "unknown" };
-    const { tools, withheld } = opening;
-    const others = { attempts, exitCode, isolation, check, warnings, tools, withheld };
-    return drawn({ time: duration(durationMs), ...known, ...receipt, ...others });
+    const told = ({ command, exitCode: code }) => words`${command} · exit code ${code ?? "none"}`;
+    return drawn({
+      time: duration(durationMs),
+      ...known,
+      ...receipt,
+      filesWritten: listOf(receipt.filesWritten).map((one) => one.path),
+      commands: listOf(receipt.commands).map(told),
+      ...{ attempts, exitCode, isolation, check, warnings },
+      tools: listOf(opening.tools).join(", "),
+      withheld: listOf(opening.withheld).map(({ tool, reason }) => words`${tool}: ${reason}`),
+    });
   }
 
   /** What a writer changed: the diff by file or by call, and what can be done with it. */
@@ -155,17 +165,17 @@ export class RunView {
     const byFile = () => files.map((file) => diff(file, files.length < 20));
     const place = ui`<div>${byFile()}</div>`;
     const order = (label, draw, checked) => ui`<label><input type="radio" name="order"
-      checked=${checked} @change=${() => place.replaceChildren(...draw().flat())}> ${label}</label>`;
+      checked=${checked} @change=${() => place.replaceChildren(...draw())}> ${label}</label>`;
     return ui`<div class="line"><span class="state" data-state=${state}>${state}</span>
         ${count(files.length)} files ${sums(added, removed)}
         ${order("by file", byFile, true)} ${order("by call", () => this.byCall(files), false)}
-        <span class="buttons">${(OFFERED[state] ?? []).map((name) => this.button(name))}</span></div>
+        <span class="buttons">${listOf(OFFERED[state]).map((one) => this.button(one))}</span></div>
       ${drawn({ conflicts, withheld })}${place}`;
   }
 
   byCall(files) {
     const ids = new Set(files.flatMap((file) => (file.calls.length ? file.calls : [null])));
-    return [...ids].map((id) => {
+    return [...ids].flatMap((id) => {
       const own = files.filter((file) => (id ? file.calls.includes(id) : !file.calls.length));
       const { name = id ?? "No call is known", words } = this.steps.calls.get(id)?.event ?? {};
       return [ui`<h3>${name} <code>${words}</code></h3>`, ...own.map((file) => diff(file, false))];
@@ -200,9 +210,9 @@ const sums = (added, removed) => ui`<ins>+${count(added)}</ins> <del>−${count(
 /** The diff of one file; its lines are drawn when it is opened. */
 function diff(file, isOpen) {
   const lines = file.diff.split("\n").filter((line) => !/^(---|\+\+\+) /.test(line));
-  const number = (sign) => lines.filter((line) => line[0] === sign).length;
+  const sum = (sign) => lines.filter((line) => line[0] === sign).length;
   const node = ui`<details class="file"><summary><code>${file.path}</code>
-    ${sums(number("+"), number("-"))} ${file.kind !== "modified" && file.kind}</summary></details>`;
+    ${sums(sum("+"), sum("-"))} ${file.kind !== "modified" && file.kind}</summary></details>`;
   const line = (text) => ui`<span data-line=${LINES[text[0]]}>${`${text}\n`}</span>`;
   const draw = () => node.append(ui`<pre class="diff" tabindex="0">${lines.map(line)}</pre>`);
   node.addEventListener("toggle", draw, { once: true });
@@ -217,7 +227,7 @@ export async function showTwo(main, ...ids) {
   const both = read[0].filter((path) => read[1].includes(path));
   const column = (one, at) => drawn({
     run: ui`<a href=${`#/run/${one.runId}`}>${one.runId}</a> ${state(one)}`,
-    agent: `${one.agent} ${one.model ?? ""}`,
+    agent: words`${one.agent} ${one.model}`,
     task: clean(one.opening.task ?? one.task),
     time: duration(one.durationMs) || "–",
     tokens: tokens(one.usage),

@@ -1,19 +1,20 @@
 // The steps of a run: each turn with its text and its calls, and a timeline above them.
 
 import { exported, get } from "./api.js";
-import { clean, count, duration, long, money, rich, ui } from "./dom.js";
+import { clean, count, duration, long, money, number, rich, ui, words } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 /** What is noted of an event, whatever else it does. */
 const NOTES = {
-  run: (event) => event.begin > 0 && `The person: ${clean(event.task)}`,
-  user_message: (event) => `${event.id ? "Told" : "Noted"}: ${clean(event.text)}`,
-  retry: (event) => `${event.message} Attempt ${event.attempt} after ${duration(event.delayMs)}.`,
+  run: (event) => event.begin > 0 && words`The person: ${event.task}`,
+  user_message: (event) => words`${event.id ? "Told" : "Noted"}: ${event.text}`,
+  retry: ({ message, attempt, delayMs }) =>
+    words`${message} Attempt ${attempt} after ${duration(delayMs)}.`,
   dropped: (event) => `${count(event.ids?.length)} older results were left out, to save room.`,
   fault: (event) => event.message,
-  unconfined: (event) => `Less confined than it should be, for want of: ${clean(event.missing)}.`,
+  unconfined: (event) => words`Less confined than it should be, for want of: ${event.missing}.`,
   task_finish: (event) => event.error,
-  end: (event) => `Ended: ${clean(event.outcome).replaceAll("_", " ")} after ${duration(event.at)}.`,
+  end: ({ outcome, at }) => `Ended: ${clean(outcome).replaceAll("_", " ")} after ${duration(at)}.`,
 };
 const LANES = { model: "Model", tool: "tools", retry: "waiting to try again" };
 
@@ -36,7 +37,7 @@ export class Steps {
   take(events) {
     for (const event of events) {
       if (event.type === "run" && event.begin > 0) this.base = this.now; // a later turn of a chat
-      this.at = this.base + (Number(event.at) || 0);
+      this.at = this.base + number(event.at);
       this.now = Math.max(this.now, this.at);
       this[`on_${event.type}`]?.(event);
       const text = Object.hasOwn(NOTES, event.type) && NOTES[event.type](event);
@@ -55,18 +56,6 @@ export class Steps {
     return span;
   }
 
-  fold(title, content) {
-    const node = ui`<details class="call"><summary>${title}</summary></details>`;
-    node.addEventListener("toggle", async () => node.append(await content()), { once: true });
-    this.add(node);
-    return node;
-  }
-
-  on_prompt(event) {
-    const content = async () => long((await this.whole(event)).systemPrompt);
-    if (event.systemPrompt) this.fold("System prompt", content);
-  }
-
   on_turn_start(event) {
     const head = ui`<h3>Turn ${event.turn}</h3>`;
     const node = ui`<section class="turn" tabindex="-1">${head}</section>`;
@@ -76,7 +65,7 @@ export class Steps {
 
   on_retry(event) {
     const span = this.span("retry", "Waits to try again", this.turn?.node ?? this.list);
-    span.end = span.begin + (Number(event.delayMs) || 0);
+    span.end = span.begin + number(event.delayMs);
   }
 
   on_message_end(event) {
@@ -88,7 +77,7 @@ export class Steps {
       duration(this.at - span.begin),
       `${count(input)} in${cacheRead ? ` (${count(cacheRead)} cached)` : ""}, ${count(output)} out`,
       money(event.usage),
-      !isUsual && `stopped: ${event.stopReason}`,
+      !isUsual && words`stopped: ${event.stopReason}`,
     ];
     span.end = this.at;
     head.append(ui`<span>${facts.filter(Boolean).join(" · ")}</span>`);
@@ -101,17 +90,21 @@ export class Steps {
 
   on_tool_start(event) {
     const result = ui`<span class="dim">…</span>`;
-    const title = ui`<b>${event.name}</b> <code>${event.words}</code> ${result}`;
-    const node = this.fold(title, () => this.inside(call));
+    const node = ui`<details class="call"><summary><b>${event.name}</b> <code>${event.words}</code>
+      ${result}</summary></details>`;
     const call = { event, node, result, span: this.span("tool", node.textContent, node) };
+    const open = async () => node.append(await this.inside(call));
+    node.addEventListener("toggle", open, { once: true });
     this.calls.set(event.id, call);
+    this.add(node);
   }
 
   on_tool_result_end(event) {
     if (!this.calls.has(event.id)) this.on_tool_start(event);
     const call = this.calls.get(event.id);
     const { code, message, data } = event.envelope ?? {};
-    const said = code === 0 ? clean(event.summary).split("→").pop() : `${code}: ${clean(message)}`;
+    const summary = clean(event.summary).split("→").pop();
+    const said = code === 0 ? summary : words`${code}: ${message}`;
     const isMasked = event.masked || call.event.masked;
     call.end = event;
     Object.assign(call.span, { end: this.at, failed: code !== 0 });
@@ -159,9 +152,9 @@ export class Steps {
       return bar;
     });
     const said = Object.entries(LANES).map(([lane, name]) => `${name} ${duration(sums[lane])}`);
-    const words = `${said.join(", ")}, of ${duration(this.now)}`;
+    const sum = `${said.join(", ")}, of ${duration(this.now)}`;
     this.timeline.replaceChildren(ui`<span>Model</span><span>Tools</span>
-      <div role="img" aria-label=${`Timeline: ${words}`}>${bars}</div><p>${words}</p>`);
+      <div role="img" aria-label=${`Timeline: ${sum}`}>${bars}</div><p>${sum}</p>`);
   }
 }
 
