@@ -94,9 +94,10 @@ export function drawn(value, depth = 0) {
   })}</dl>`;
 }
 
+const whole = Intl.NumberFormat("en-US");
 export const title = (name) => name[0].toUpperCase() + name.slice(1);
 export const number = (value) => (Number.isFinite(value) ? value : 0);
-export const count = (value) => number(value).toLocaleString("en-US");
+export const count = (value) => whole.format(number(value));
 export const tokens = (usage) => number(usage?.input) + number(usage?.output);
 
 export function duration(ms) {

@@ -82,11 +82,11 @@ export class RunView {
 
   take(events) {
     const root = document.documentElement;
-    const below = root.scrollHeight - root.scrollTop - root.clientHeight;
+    const isLive = this.isRunning && this.tab === "steps"; // then it follows whoever is at its end
+    const isAtEnd = isLive && root.scrollHeight - root.scrollTop - root.clientHeight < 40;
     const before = this.steps.children.size;
     this.steps.take(events);
-    // It follows while the reader is at the bottom.
-    if (this.isRunning && this.tab === "steps" && below < 40) root.scrollTop = root.scrollHeight;
+    if (isAtEnd) root.scrollTop = root.scrollHeight;
     if (this.steps.children.size > before) this.drawTree();
     const goesOn = events.some((one) => one.type === "run" && one.begin > 0); // a chat
     if (goesOn && !this.isRunning) this.refresh();
