@@ -99,6 +99,38 @@ def test_a_run_is_told_something_and_stopped(door, look):
         model.go.release(50)
 
 
+COUNTED = """() => {
+  window.sources = [];
+  window.EventSource = class extends EventSource {
+    constructor(...given) {
+      super(...given);
+      window.sources.push(this);
+    }
+  };
+}"""
+
+
+def test_a_run_or_map_that_was_left_before_it_was_read_holds_no_connection(door, look):
+    run_id, map_id = record(door.runs), record_map(door.runs)
+    page = look()
+    expect(page.locator("li.run")).to_have_count(2)
+    page.evaluate(COUNTED)
+    for path in (f"run/{run_id}", f"map/{map_id}"):
+        page.evaluate(
+            """async (path) => {
+              location.hash = `#/${path}`;
+              await new Promise((done) => addEventListener("hashchange", done, { once: true }));
+              location.hash = "#/";
+            }""",
+            path,
+        )
+        expect(page.locator("li.run")).to_have_count(2)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("sources.filter((one) => one.readyState < 2).map((one) => one.url)") == [
+        page.evaluate("new URL('/api/runs?after=0', location).href")
+    ]
+
+
 def test_an_unfolded_call_shows_its_result_when_it_comes(door, look):
     start, result = turn(1, "bash", {"command": "make"}, {"text": "It is made."})[2:4]
     with RunRecorder.create(door.runs) as run:

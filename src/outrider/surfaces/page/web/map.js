@@ -23,6 +23,7 @@ export class MapView {
     main.replaceChildren(this.head, this.figures, this.legend, this.squares);
     this.id = id;
     this.refresh().then(() => {
+      if (this.isClosed) return;
       this.close = listen(`/api/maps/${id}/news`, {
         lines: (lines) => this.take(lines),
         end: () => this.refresh(),
@@ -30,11 +31,14 @@ export class MapView {
     });
   }
 
-  close() {}
+  close() {
+    this.isClosed = true;
+  }
 
   /** Read how the map is, and show it. */
   async refresh() {
     this.row = await get(`/api/maps/${this.id}`);
+    if (this.isClosed) return;
     const { agent, model, project, error, task } = this.row;
     this.isRunning = this.row.state === "running";
     this.head.replaceChildren(headOf(this.row, clean(task), [error], { agent, model, project }));

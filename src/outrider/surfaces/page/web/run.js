@@ -37,6 +37,7 @@ export class RunView {
     Object.assign(this, { id, tab, steps: new Steps(id) });
     main.replaceChildren(this.head, this.tree, this.body);
     this.refresh().then(() => {
+      if (this.isClosed) return;
       this.close = listen(`/api/runs/${id}/news`, {
         events: (events) => this.take(events),
         end: () => this.isRunning && this.refresh(),
@@ -44,16 +45,19 @@ export class RunView {
     });
   }
 
-  close() {}
+  close() {
+    this.isClosed = true;
+  }
 
   /** Read all but the steps anew, and draw it; a run that is gone has its id and the reason. */
   async refresh() {
     try {
       this.data = await get(`/api/runs/${this.id}`);
     } catch (error) {
-      this.body.parentNode.replaceChildren(ui`<h1>Run ${this.id}</h1><p>${error.message}</p>`);
+      this.body.parentNode?.replaceChildren(ui`<h1>Run ${this.id}</h1><p>${error.message}</p>`);
       throw error;
     }
+    if (this.isClosed) return;
     const { answer, isWriter, opening, result, ...data } = this.data;
     this.isRunning = data.state === "running";
     const hasAnswered = !this.isRunning && (answer || "structuredOutput" in result);
