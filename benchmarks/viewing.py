@@ -37,7 +37,7 @@ FILTER = """async (state) => {
 OPEN = """async (id) => {
   const begun = performance.now();
   location.hash = `#/run/${id}/steps`;
-  while (!document.querySelector(".note.end")) await new Promise(requestAnimationFrame);
+  while (!document.querySelector(".note[data-kind=end]")) await new Promise(requestAnimationFrame);
   await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
   return performance.now() - begun;
 }"""
@@ -83,7 +83,8 @@ def browser_times(link: str, long: str) -> dict[str, float]:
         browser = playwright.chromium.launch(executable_path=program, args=flags)
         page = browser.new_page()
         page.goto(link)
-        total = f"() => document.querySelector('.sum')?.textContent.includes('{RUNS + 1:,} runs')"
+        words = f"textContent.includes('{RUNS + 1:,} runs')"
+        total = f"() => document.querySelector('.filters span')?.{words}"
         page.wait_for_function(total, timeout=60_000)
         states = ["failed", "completed", ""] * ROUNDS
         filtering = [page.evaluate(FILTER, state) for state in states]

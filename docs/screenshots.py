@@ -134,7 +134,7 @@ def main(folder: Path) -> None:
             busy.wait_for_requests(2)
             draw(browser, link, "", "section[data-group=running] li", folder / "view-runs.png")
             steps, dark = f"run/{changed}/steps", {"color_scheme": "dark"}
-            draw(browser, link, steps, ".note.end", folder / "view-run.png", **dark)
+            draw(browser, link, steps, ".note[data-kind=end]", folder / "view-run.png", **dark)
             with mapped(runs) as name:
                 draw(browser, link, f"map/{name}", "a.square", folder / "view-map.png")
             browser.close()

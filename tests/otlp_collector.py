@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,10 +34,16 @@ class Span:
 
 
 class Collector:
-    """Listens until its `with` block ends. One that `hangs` takes requests and never answers."""
+    """Listens until its `with` block ends.
 
-    def __init__(self, *, hangs: bool = False, status: int = 200) -> None:
-        self._hangs, self._status = hangs, status
+    One that `hangs` takes requests and never answers, one that `drops` closes their connection,
+    and one that `floods` answers without an end.
+    """
+
+    def __init__(
+        self, *, hangs: bool = False, drops: bool = False, floods: bool = False, status: int = 200
+    ) -> None:
+        self._hangs, self._drops, self._floods, self._status = hangs, drops, floods, status
         self._released = threading.Event()
         self.spans: list[Span] = []
         self.headers: list[Message] = []
@@ -55,11 +62,25 @@ class Collector:
                     collector.held += 1
                     collector._released.wait()
                     return
+                if collector._drops:
+                    self.close_connection = True
+                    return
+                if collector._floods:
+                    self._flood()
+                    return
                 if collector._status == 200:
                     collector.spans += _spans(body)
                 self.send_response(collector._status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
+            def _flood(self) -> None:
+                self.send_response(collector._status)
+                self.end_headers()
+                with suppress(OSError):
+                    while not collector._released.is_set():
+                        self.wfile.write(b"x" * 4_096)
+                        collector._released.wait(0.001)
 
             def log_message(self, *_words: object) -> None:
                 pass

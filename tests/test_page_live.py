@@ -70,7 +70,7 @@ def test_a_live_run_appears_follows_and_ends(door, look):
         page.wait_for_function(at_end)
         page.evaluate("scrollTo(0, 0)")
         model.go.release(2)
-        expect(page.locator(".note.end")).to_contain_text("completed")
+        expect(page.locator(".note[data-kind=end]")).to_contain_text("completed")
         assert page.evaluate("scrollY") == 0  # the reader has left the end, and stays there
     expect(page.locator(".head .state")).to_have_text("completed")
     expect(page.get_by_role("button", name="Tell")).to_have_count(0)
@@ -90,11 +90,45 @@ def test_a_run_is_told_something_and_stopped(door, look):
         while "Read in turn" not in (page.get_by_role("status").text_content() or ""):
             model.go.release()
             page.wait_for_timeout(200)
-        expect(page.locator(".note.told")).to_contain_text("Leave the tests alone")
+        expect(page.locator(".note[data-kind=user_message]")).to_contain_text(
+            "Leave the tests alone"
+        )
         page.get_by_role("button", name="Stop…").click()
         page.get_by_role("button", name="Stop", exact=True).click()
         expect(page.locator(".head .state")).to_have_text("cancelled")
         model.go.release(50)
+
+
+COUNTED = """() => {
+  window.sources = [];
+  window.EventSource = class extends EventSource {
+    constructor(...given) {
+      super(...given);
+      window.sources.push(this);
+    }
+  };
+}"""
+
+
+def test_a_run_or_map_that_was_left_before_it_was_read_holds_no_connection(door, look):
+    run_id, map_id = record(door.runs), record_map(door.runs)
+    page = look()
+    expect(page.locator("li.run")).to_have_count(2)
+    page.evaluate(COUNTED)
+    for path in (f"run/{run_id}", f"map/{map_id}"):
+        page.evaluate(
+            """async (path) => {
+              location.hash = `#/${path}`;
+              await new Promise((done) => addEventListener("hashchange", done, { once: true }));
+              location.hash = "#/";
+            }""",
+            path,
+        )
+        expect(page.locator("li.run")).to_have_count(2)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("sources.filter((one) => one.readyState < 2).map((one) => one.url)") == [
+        page.evaluate("new URL('/api/runs?after=0', location).href")
+    ]
 
 
 def test_an_unfolded_call_shows_its_result_when_it_comes(door, look):
@@ -144,14 +178,14 @@ def test_a_map_is_a_square_for_each_item_that_leads_to_its_run(door, look):
         row = page.locator("section[data-group=running] li", has_text="map · explorer")
         expect(row.locator(".task")).to_have_text("items")
         row.locator("a").click()
-        legend, figures = page.locator(".legend"), page.locator(".figures")
+        legend, figures = page.locator(".legend"), page.locator(".sums")
         words = "1 completed1 failed1 running3 not started"
         expect(legend).to_have_text(re.compile(words.replace("", r"\s*")))
         expect(figures).to_contain_text("2 of 6 done")
         expect(figures).to_contain_text(
-            re.compile(r"100 of 5,000 tokens.* a (second|minute)about .* left")
+            re.compile(r"100 of 5,000 tokens.* a (second|minute) · about .* left")
         )
-        assert page.locator(".all-squares .square").count() == 6
+        assert page.locator(".squares .square").count() == 6
         go.set()
         command.communicate()
     expect(page.locator(".head .state")).to_have_text("failed")
@@ -182,7 +216,7 @@ def test_a_map_that_was_killed_and_goes_on_shows_that(door, look):
         expect(row.locator(".state")).to_have_text("interrupted")
         row.locator("a").click()
         expect(page.locator(".legend")).to_contain_text("2 interrupted")
-        expect(page.locator(".figures")).to_contain_text("1 of 3 done")
+        expect(page.locator(".sums")).to_contain_text("1 of 3 done")
         go.set()
         assert door.run(*words, env=server.environment).code == 0
     expect(page.locator(".legend")).to_have_text(re.compile(r"^\s*3 completed$"))
@@ -204,12 +238,12 @@ def test_a_hostile_map_of_ten_thousand_items_stays_text_and_fits_a_phone(door, l
     record_map(door.runs, lines, agent=text, task=text, folder=text)
     page = look(viewport={"width": 390, "height": 844})
     page.locator("li.run a").click()
-    expect(page.locator("a.square")).to_have_count(10_000)
-    expect(page.locator(".square:not(a)")).to_have_count(10_000 + 3)  # and those of the legend
+    expect(page.locator("a.square[href]")).to_have_count(10_000)
+    expect(page.locator(".squares .square:not([href])")).to_have_count(10_000)
     assert page.evaluate("window.hacked") is None and has_no_overflow(page)
     assert page.locator("main").locator("script, img, style, link").count() == 0
     assert "\u202e" not in page.evaluate("document.body.innerText")
     page.keyboard.press("j")
     page.keyboard.press("j")
-    expect(page.locator("a.square").nth(1)).to_be_focused()
+    expect(page.locator("a.square[href]").nth(1)).to_be_focused()
     expect(page.locator(":focus")).to_have_attribute("href", "#/run/00000001")

@@ -423,6 +423,19 @@ def test_a_collector_that_refuses_spans_fails_no_run(door, status):
     assert "Traceback" not in ended.err and "opentelemetry" not in ended.err
 
 
+@pytest.mark.parametrize("way", ["drops", "floods"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_collector_that_drops_or_floods_its_callers_fails_no_run(door, way, status):
+    with (
+        Collector(status=status, drops=way == "drops", floods=way == "floods") as collector,
+        ScriptedModel([answer("Here.")]) as server,
+    ):
+        ended = run(door, collector, server, env={"OTEL_BSP_EXPORT_TIMEOUT": "3000"})
+        assert collector.headers
+    assert (ended.code, ended.out) == (0, "Here.\n")
+    assert "Traceback" not in ended.err and "opentelemetry" not in ended.err
+
+
 WRONG_VARIABLES = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": "not an address",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "gopher://[::1",

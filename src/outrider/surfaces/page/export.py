@@ -17,8 +17,7 @@ from outrider.settings.places import home
 from outrider.surfaces.page import runs
 from outrider.surfaces.page.server import WEB
 
-_SHARED = ("dom", "api", "dialog", "markdown", "list")
-MODULES = (*_SHARED, "map", "steps", "receipt", "changes", "run", "app")
+MODULES = ("dom", "api", "markdown", "list", "steps", "run", "map", "app")
 """Each before those that import it."""
 MAX_EVENT_BYTES = 100_000
 
@@ -55,7 +54,7 @@ def _page(data: Any) -> str:
     """Return the page with its style, its code and its data in it, and allowed nothing else."""
     style = (WEB / "style.css").read_text()
     modules = "".join((WEB / f"{name}.js").read_text() for name in MODULES)
-    code = re.sub(r"^import .*\n|^export ", "", modules, flags=re.MULTILINE)
+    code = re.sub(r"^import [^;]*;\n|^export ", "", modules, flags=re.MULTILINE)
     # No text of a run ends the element that it is in.
     text = jsonl.encode(data).decode().replace("<", "\\u003c")
     policy = f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "

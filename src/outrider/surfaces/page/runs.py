@@ -17,7 +17,7 @@ from outrider.protocol.data import as_list, as_object, member
 from outrider.records import runs as records
 from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun
 from outrider.surfaces.text import call_line
-from outrider.surfaces.transcript import new_text, tail
+from outrider.surfaces.transcript import tail
 from outrider.workspaces.layers.review import review
 
 Json = dict[str, Any]
@@ -97,20 +97,15 @@ def folder_of(run: RecordedRun) -> str:
 
 
 async def run_news(folder: Path, start: int) -> AsyncIterator[tuple[str, Any, int]]:
-    """Yield the events of a run from a byte on, text as it comes, and its end, each with its place.
+    """Yield the events of a run from a byte on, and its end, each with its place.
 
     Nothing is kept of them: whoever is cut off goes on from the place of the last one.
     """
-    shown = 0
     with suppress(FileNotFoundError):  # just deleted
         async for lines in followed(folder, start):
             if lines:
                 start = lines[-1].end
                 yield "events", [bounded(one) for one in lines], start
-            text, size = new_text(folder / OUTPUT, shown)
-            if text or size < shown:
-                yield "text", {"text": text, "isNew": not shown or size < shown}, start
-                shown = size if text else 0
     yield "end", {}, start
 
 

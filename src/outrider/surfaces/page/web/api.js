@@ -1,13 +1,13 @@
-// What is asked of the server; in a file that was exported, of the file itself.
+// What is asked of the server, or of the file itself where one was exported, and of the person.
+
+import { clean, listOf, ui } from "./dom.js";
 
 const embedded = document.getElementById("data");
 export const exported = embedded && JSON.parse(embedded.textContent);
 const LOST = "The server has ended. Run “outrider view” again, and open its new link.";
 
 export function notice(text) {
-  const place = document.getElementById("notice");
-  place.textContent = text;
-  place.classList.toggle("shown", text !== "");
+  document.getElementById("notice").textContent = clean(text);
   clearTimeout(notice.timer);
   if (text && text !== LOST) notice.timer = setTimeout(() => notice(""), 6000);
 }
@@ -20,26 +20,27 @@ export async function get(path) {
 
 /** Have something done; throws an error with what the server says. */
 export async function act(id, action, more = {}) {
-  return answered(fetch(`/api/runs/${id}`, { method: "POST", body: JSON.stringify({ action, ...more }) }));
+  const body = JSON.stringify({ action, ...more });
+  return answered(fetch(`/api/runs/${id}`, { method: "POST", body }));
 }
 
 async function answered(request) {
-  const answer = await request.catch(() => { throw new Error(LOST); });
+  const answer = await request.catch(() => Promise.reject(new Error(LOST)));
   const isOurs = answer.headers.get("content-type") === "application/json";
   const data = isOurs ? await answer.json() : { error: await answer.text() };
   if (answer.ok) return data;
-  throw new Error([data.error, ...(data.conflicts ?? []).map((one) => `${one.path}: ${one.reason}.`)].join(" "));
+  const conflicts = listOf(data.conflicts).map((one) => `${one.path}: ${one.reason}.`);
+  throw new Error([data.error, ...conflicts].join(" "));
 }
 
-/** Follow a stream of news until it is closed; a tab that nobody sees doesn't hold a connection. */
+/** Follow news until that is ended; a tab that nobody sees holds no connection. */
 export function listen(path, handlers) {
-  if (exported) {
-    handlers.events(exported.events);
-    return handlers.end;
-  }
-  let source = null, last = "0", over = false;
-  const open = () => {
-    if (source || over || document.hidden) return;
+  if (exported) return handlers.events?.(exported.events);
+  const over = new AbortController();
+  let [source, last] = [null, "0"];
+  const turn = () => {
+    source?.close();
+    if (document.hidden || over.signal.aborted) return;
     source = new EventSource(`${path}?after=${last}`);
     for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, (message) => {
@@ -48,14 +49,23 @@ export function listen(path, handlers) {
       });
     }
     // A browser doesn't say why. Asked again, the server does, if it is still there.
-    source.addEventListener("error", () => {
-      const isRefused = source?.readyState === EventSource.CLOSED;
-      get(isRefused ? path : "/").catch((error) => notice(error.message));
-    });
+    source.onerror = () => get(source.readyState === EventSource.CLOSED ? path : "/");
   };
-  const pause = () => { source?.close(); source = null; };
-  const turn = () => (document.hidden ? pause() : open());
-  document.addEventListener("visibilitychange", turn);
-  open();
-  return () => { over = true; pause(); document.removeEventListener("visibilitychange", turn); };
+  document.addEventListener("visibilitychange", turn, { signal: over.signal });
+  over.signal.onabort = turn;
+  turn();
+  return () => over.abort();
+}
+
+/** Whether the person says yes. */
+export function ask(title, text, yes) {
+  const dialog = document.getElementById("ask");
+  dialog.replaceChildren(ui`<form method="dialog"><h2 id="ask-title">${title}</h2><p>${text}</p>
+    <p class="buttons"><button autofocus>Cancel</button>
+      <button class="danger" value="yes">${yes}</button></p></form>`);
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.onclose = () => resolve(dialog.returnValue === "yes");
+  });
 }

@@ -1,82 +1,76 @@
 // The page itself: which view is shown, the keys, and what a click on a path does.
 
 import { act, exported, notice } from "./api.js";
-import { showKeys } from "./dialog.js";
 import { showList } from "./list.js";
-import { showMap } from "./map.js";
-import { showTwo } from "./receipt.js";
-import { showRun } from "./run.js";
+import { MapView } from "./map.js";
+import { RunView, showTwo } from "./run.js";
 
-const main = document.getElementById("main"), where = document.getElementById("where");
-const TABS = ["answer", "steps", "changes", "receipt"];
-let close = () => {}, run = null;
+const main = document.querySelector("main");
+const STOPS = "li.run a, .turn, summary, a.square[href]";
+const VIEWS = {
+  run: (id, tab) => new RunView(main, id, tab),
+  map: (id) => new MapView(main, id),
+  compare: (...ids) => showTwo(main, ...ids),
+};
+const KEYS = {
+  j: () => step(1),
+  k: () => step(-1),
+  "/": () => main.querySelector("input[type=search]")?.focus(),
+  "?": () => document.getElementById("keys").showModal(),
+  Escape: () => (location.hash = "#/"),
+};
+let current = null;
 
 function route() {
-  const [kind = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  if (exported && rest[0] !== exported.runId) return void (location.hash = `#/run/${exported.runId}`);
-  if (kind === "run" && run?.id === rest[0]) return run.data && run.show(TABS.includes(rest[1]) ? rest[1] : "answer");
-  close();
-  run = null;
-  main.replaceChildren();
-  where.textContent = { run: `Run ${rest[0]}`, map: "Map", compare: "Two runs" }[kind] ?? "";
+  const [kind, id, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  if (exported && id !== exported.runId) return void (location.hash = `#/run/${exported.runId}`);
+  if (kind === "run" && current?.id === id) return current.data && current.show(rest[0]);
+  current?.close?.();
   document.title = "Outrider";
-  if (kind === "run") {
-    run = showRun(main, rest[0], TABS.includes(rest[1]) ? rest[1] : null);
-    close = () => run.close();
-  } else if (kind === "map") {
-    close = showMap(main, rest[0]);
-  } else if (kind === "compare") {
-    close = () => {};
-    showTwo(main, rest.slice(0, 2)).catch((error) => notice(error.message));
-  } else close = showList(main);
+  main.replaceChildren();
+  current = VIEWS[kind]?.(id, ...rest) ?? { close: showList(main) };
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 
-const STOPS = "#runs li a, .steps section, .steps summary, .file > summary, a.square";
-
+/** Go to the next or the one before of what can be opened. */
 function step(by) {
   const stops = [...main.querySelectorAll(STOPS)].filter((one) => one.checkVisibility());
-  const at = stops.indexOf(document.activeElement.closest?.(STOPS) ?? null);
-  const next = stops[Math.min(Math.max(at + by, 0), stops.length - 1)];
+  const at = stops.indexOf(document.activeElement) + by;
+  const next = stops[Math.min(Math.max(at, 0), stops.length - 1)];
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
 
-const ACTIONS = {
-  j: () => step(1),
-  k: () => step(-1),
-  "/": () => main.querySelector("input[type=search]")?.focus(),
-  "?": showKeys,
-  Escape: () => (exported ? null : (location.hash = "#/")),
-};
-
-document.addEventListener("keydown", (event) => {
-  const isTyping = event.target.matches("input:not([type=checkbox]), textarea, select") || document.querySelector("dialog[open]");
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (isTyping) return void (event.key === "Escape" && event.target.blur?.());
-  const tab = run && main.querySelectorAll(".tabs a")[Number(event.key) - 1];
-  const action = tab ? () => tab.click() : ACTIONS[event.key];
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches("input:not([type=checkbox]), select");
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("dialog")) return;
+  if (isTyping && event.key !== "Escape") return;
+  const tab = main.querySelectorAll(".tabs a")[Number(event.key) - 1];
+  const known = Object.hasOwn(KEYS, event.key) && KEYS[event.key];
+  const action = isTyping ? () => event.target.blur() : tab ? () => tab.click() : known;
   if (!action) return;
   event.preventDefault();
   action();
 });
 
-document.addEventListener("click", async (event) => {
-  const copied = event.target.closest("[data-copy]"), opened = event.target.closest("[data-open]");
-  try {
-    if (copied) {
-      await navigator.clipboard.writeText(copied.dataset.copy);
-      notice(`Copied ${copied.dataset.copy}`);
-    } else if (opened && run) {
-      const [, path, line] = /^(.*):(\d+)$/.exec(opened.dataset.open);
-      await act(run.id, "open", { path, line: Number(line) });
-    }
-  } catch (error) {
-    notice(error.message);
+addEventListener("click", async ({ target }) => {
+  const { copy, open } = target.closest("[data-copy], [data-open]")?.dataset ?? {};
+  if (copy) {
+    await navigator.clipboard.writeText(copy);
+    notice(`Copied ${copy}`);
+  } else if (open) {
+    const [, path, line] = /^(.*):(\d+)$/.exec(open);
+    await act(current.id, "open", { path, line: Number(line) });
   }
 });
 
-document.getElementById("keys").addEventListener("click", showKeys);
+// Whatever was asked for and failed says so in one place.
+addEventListener("unhandledrejection", (event) => {
+  event.preventDefault();
+  notice(event.reason.message);
+});
+
+document.getElementById("help").addEventListener("click", KEYS["?"]);
 addEventListener("hashchange", route);
 route();

@@ -1,97 +1,122 @@
 // What everything on the page is drawn with. Text from a run only ever becomes text nodes and the
-// values of a few harmless attributes: there is no way here to make markup of it.
+// values of attributes that a template names: there is no way here to make markup of it.
 
-const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e" +
-  "\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]", "gu");
-const SPECIAL = /\[masked:[\w-]{1,30}\]|(?<![\w./@~-])[\w.@~+-][\w./@+-]{0,200}\.[A-Za-z]\w{0,9}:\d{1,7}\b/g;
+const HIDDEN = /[[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]--[\n\t\u200c\u200d]]/gv;
+const SPECIAL =
+  /(\[masked:[\w-]{1,30}\]|(?<![\w./@~-])[\w.@~+-][\w./@+-]{0,200}\.[A-Za-z]\w{0,9}:\d{1,7}\b)/;
+const MAX_NESTED = 5;
+const templates = new WeakMap();
 
-/** Text in which all that can't be seen, or that moves other text, is spelled out. */
-export function clean(text) {
+/** A value as text in which all that can't be seen, or that moves other text, is spelled out. */
+export function clean(value) {
+  const text = typeof value === "object" && value ? JSON.stringify(value, null, 2) : value ?? "";
   return String(text).replaceAll("\r\n", "\n").replace(HIDDEN, (char) => {
     const code = char.codePointAt(0);
-    return code < 32 ? String.fromCodePoint(0x2400 + code) : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+    return code < 32 ? String.fromCodePoint(0x2400 + code) : `⟨U+${code.toString(16)}⟩`;
   });
 }
 
-/** A new element; a property that is a function is called on the event of its name. */
-export function h(tag, props = {}, ...children) {
-  const isPicture = tag === "svg" || tag === "rect" || tag === "title";
-  const node = isPicture ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(props)) {
-    if (typeof value === "function") node.addEventListener(name, value);
-    else if (value != null && value !== false) node.setAttribute(name, value === true ? "" : clean(value));
+/** A template as text, whatever is in its holes. */
+export const words = (raw, ...values) => String.raw({ raw }, ...values.map(clean));
+
+/** A template as a node: its holes take text, nodes, values of attributes, and `@event`s. */
+export function ui(strings, ...values) {
+  if (!templates.has(strings)) templates.set(strings, parsed(strings));
+  const made = document.importNode(templates.get(strings), true);
+  const walker = document.createTreeWalker(made, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_COMMENT);
+  const found = [];
+  while (walker.nextNode()) found.push(walker.currentNode);
+  for (const node of found) {
+    if (node instanceof Comment) node.replaceWith(...nodes(values[node.data]));
+    for (const { name, value } of [...(node.attributes ?? [])]) {
+      if (value.startsWith("hole-")) set(node, name, values[value.slice(5)]);
+    }
   }
-  node.append(...nodes(children));
-  return node;
+  return made.childNodes.length === 1 ? made.firstChild : made;
 }
 
-export function nodes(...children) {
-  const given = children.flat(Infinity).filter((one) => one != null && one !== false);
+function parsed(strings) {
+  const template = document.createElement("template");
+  const hole = (text, at) => text + (text.endsWith("=") ? `"hole-${at}"` : `<!--${at}-->`);
+  template.innerHTML = strings.slice(0, -1).map(hole).concat(strings.at(-1)).join("").trim();
+  return template.content;
+}
+
+function set(node, name, value) {
+  if (typeof value === "function") node.addEventListener(name.slice(1), value);
+  if (typeof value === "function" || value == null || value === false) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? "" : clean(value));
+}
+
+export function nodes(...content) {
+  const given = content.flat(Infinity).filter((one) => one != null && one !== false);
   return given.map((one) => (one instanceof Node ? one : clean(one)));
 }
 
-export const button = (label, click, kind = "") => h("button", { type: "button", class: kind, click }, label);
-
-/** A list of short facts by their names; those that are empty are left out. */
-export function factList(facts) {
-  const known = Object.entries(facts).filter(([, value]) => value);
-  return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
-}
-
-/** Put these nodes into a parent, in this order, and move none that is in its place. */
-export function arrange(parent, wanted) {
-  wanted.forEach((node, at) => {
-    if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] ?? null);
-  });
-  while (parent.children.length > wanted.length) parent.lastElementChild.remove();
-}
+/** A list that a record should have; empty where it has something else. */
+export const listOf = (value) => (Array.isArray(value) ? value : []);
 
 /** Text with what was masked marked, and with each `path:line` to be copied and opened. */
-export function rich(text) {
-  const found = [], whole = clean(text);
-  let last = 0;
-  for (const match of whole.matchAll(SPECIAL)) {
-    found.push(whole.slice(last, match.index), special(match[0]));
-    last = match.index + match[0].length;
-  }
-  return [...found, whole.slice(last)].filter((one) => one !== "");
+export function rich(value) {
+  const parts = clean(value).split(SPECIAL);
+  return parts.map((part, at) => (at % 2 ? special(part) : part));
 }
 
 function special(text) {
-  if (text.startsWith("[masked:")) return h("mark", { title: "A secret was masked here" }, text);
-  const open = { class: "open", type: "button", "data-open": text, "aria-label": `Open ${text} in your editor` };
-  return h("span", {}, h("button", { class: "copy", type: "button", "data-copy": text, title: "Copy" }, text), h("button", open, "↗"));
+  if (text.startsWith("[masked:")) return ui`<mark title="A secret was masked here">${text}</mark>`;
+  return ui`<span><button class="copy" data-copy=${text} title="Copy">${text}</button><button
+    class="open" data-open=${text} aria-label=${`Open ${text} in your editor`}>↗</button></span>`;
 }
 
 /** A long text in parts: the next one comes when it is asked for. */
-export function long(text, size = 50000) {
-  const pre = h("pre", { tabindex: 0 }, rich(text.slice(0, size)));
-  if (text.length <= size) return pre;
-  const more = button(`Show more (${count(text.length - size)} characters)`, () => more.replaceWith(long(text.slice(size), size * 4)));
-  return h("div", {}, pre, more);
+export function long(value, size = 50_000) {
+  const text = clean(value);
+  const pre = ui`<pre tabindex="0">${rich(text.slice(0, size))}</pre>`;
+  const more = () => button.replaceWith(long(text.slice(size), size * 4));
+  const left = count(text.length - size);
+  const button = ui`<button @click=${more}>Show ${left} more characters</button>`;
+  return text.length > size ? ui`${pre}${button}` : pre;
 }
 
-export const count = (number) => Number(number ?? 0).toLocaleString("en-US");
-export const tokens = (usage) => (usage?.input ?? 0) + (usage?.output ?? 0);
-const compact = Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
-export const short = (number) => compact.format(number ?? 0);
+/** A value of a record: objects as facts, lists as lists, and what is empty not at all. */
+export function drawn(value, depth = 0) {
+  if (value instanceof Node) return value;
+  if (typeof value === "number") return count(value);
+  if (typeof value !== "object" || !value || depth > MAX_NESTED) return rich(value);
+  if (Array.isArray(value)) {
+    return ui`<ul class="plain">${value.map((one) => ui`<li>${drawn(one, depth + 1)}</li>`)}</ul>`;
+  }
+  const isKnown = ([, one]) => (one || one === 0) && one.length !== 0;
+  const known = Object.entries(value).filter(isKnown);
+  return ui`<dl>${known.map(([name, one]) => {
+    const term = name.replace(/([A-Z])/g, " $1").toLowerCase();
+    return ui`<div><dt>${term}</dt><dd>${drawn(one, depth + 1)}</dd></div>`;
+  })}</dl>`;
+}
+
+const whole = Intl.NumberFormat("en-US");
+export const title = (name) => name[0].toUpperCase() + name.slice(1);
+export const number = (value) => (Number.isFinite(value) ? value : 0);
+export const count = (value) => whole.format(number(value));
+export const tokens = (usage) => number(usage?.input) + number(usage?.output);
 
 export function duration(ms) {
-  if (ms == null) return "";
-  if (ms < 60000) return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
-  const minutes = Math.floor(ms / 60000), two = (number) => String(Math.floor(number)).padStart(2, "0");
-  return minutes < 60 ? `${minutes} min ${two((ms / 1000) % 60)} s` : `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
+  if (!Number.isFinite(ms)) return "";
+  if (ms < 0) return "0 ms"; // the clock was set back
+  if (ms < 60_000) return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  const two = (part) => String(Math.floor(part) % 60).padStart(2, "0");
+  if (minutes < 60) return `${minutes} min ${two(ms / 1000)} s`;
+  return `${Math.floor(minutes / 60)} h ${two(minutes)} min`;
 }
 
 export function money(usage) {
-  const cost = usage?.cost ?? 0;
+  const cost = number(usage?.cost);
   return !usage || usage.costKnown === false ? "" : `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 }
 
-export function when(iso) {
-  const then = new Date(iso), ago = (Date.now() - then) / 60000;
-  if (ago < 60) return ago < 1 ? "just now" : `${Math.floor(ago)} min ago`;
-  const time = then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const isToday = then.toDateString() === new Date().toDateString();
-  return isToday ? time : `${then.toLocaleDateString([], { month: "short", day: "numeric" })}, ${time}`;
+export function when(then) {
+  const minutes = Math.floor((Date.now() - then) / 60_000);
+  if (minutes < 60) return minutes < 1 ? "just now" : `${minutes} min ago`;
+  return then.toLocaleString("en", { dateStyle: "medium", timeStyle: "short", hour12: false });
 }

@@ -1,186 +1,195 @@
 // The list of all runs: those that need somebody first, then those at work, then the others.
 
-import { act, get, listen, notice } from "./api.js";
-import { arrange, button, count, duration, h, money, short, tokens, when } from "./dom.js";
-import { ask } from "./dialog.js";
+import { act, ask, get, listen, notice } from "./api.js";
+import { clean, count, duration, money, tokens, ui, when } from "./dom.js";
 
-const GROUPS = [["needs", "Needs you"], ["running", "Running"], ["ended", "Ended"]];
-const TIMES = { "Any time": 0, "Last hour": 3600, "Last 24 hours": 86400, "Last 7 days": 604800, "Last 30 days": 2592000 };
+const NEEDS = { question: "has a question", changes: "to review" };
+const GROUPS = { needs: "Needs you", running: "Running", ended: "Ended" };
+const HOURS = { "Last hour": 1, "Last 24 hours": 24, "Last 7 days": 168, "Last 30 days": 720 };
+/** Of each filter its name, its label, what shows all, the values of a row, and the choices. */
+const FILTERS = [
+  ["state", "Outcome", "Any outcome", (row) => [row.needs && "needs you", row.state]],
+  ["agent", "Agent", "All agents", (row) => [row.agent]],
+  ["project", "Project", "All projects", (row) => [row.project]],
+  ["since", "Time", "Any time", (row) => times(row.startedAt), Object.keys(HOURS)],
+];
+const SEARCH = "Search tasks and answers";
+const NONE = 'No runs yet. Start one with: outrider run explorer "Where is …?"';
 const PAGE = 100;
-const rows = new Map(), drawn = new Map(), picked = new Set();
-const wanted = { agent: "", state: "", project: "", since: 0, words: "" };
-let inAnswers = { words: "", ids: new Set() }, shown = PAGE, due = 0, searching = 0;
+const compact = Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
+const rows = new Map();
+const items = new Map();
+let [found, shown, due, timer] = [[], PAGE, 0, 0];
 
-export const groupOf = (row) => (row.needs ? "needs" : row.state === "running" ? "running" : "ended");
+const form = ui`<form class="filters" role="search" @submit=${(event) => event.preventDefault()}
+  @change=${anew}><input name="words" type="search" aria-label=${SEARCH} @input=${search}
+    placeholder=${`${SEARCH}  ( / )`} autocomplete="off">
+  ${FILTERS.map(([name, label]) => ui`<select name=${name} aria-label=${label}></select>`)}
+  <span class="dim"></span></form>`;
+const bar = ui`<p class="picked" hidden><span></span> <button @click=${compare}>Compare</button>
+  <button class="danger" @click=${remove}>Delete…</button></p>`;
+const sections = Object.keys(GROUPS).map((name) => ui`
+  <section data-group=${name} aria-labelledby=${name}><h2 id=${name}></h2><ol></ol></section>`);
+const empty = ui`<p class="dim">Reading runs …</p>`;
+const end = ui`<div></div>`;
+const view = ui`<div id="runs" @change=${drawBar}><h1 class="hidden">Runs</h1>
+  ${form}${bar}${sections}${empty}${end}</div>`;
+
+/** Show the list, and return what ends that. */
+export function showList(main) {
+  main.replaceChildren(view);
+  draw();
+  const more = new IntersectionObserver(showMore, { rootMargin: "600px" });
+  more.observe(end);
+  const stop = listen("/api/runs", { rows: take });
+  const clock = setInterval(drawSoon, 1000);
+  return () => [stop(), clearInterval(clock), more.disconnect()];
+}
 
 /** The word for how a run stands, with its colour. */
 export function state(row) {
-  const [name, word] = row.needs === "question" ? ["asks", "has a question"]
-    : row.needs === "changes" ? ["asks", "to review"] : [row.state, row.state.replaceAll("_", " ")];
-  return h("span", { class: `state ${/^\w+$/.test(name) ? name : ""}` }, word);
+  const word = NEEDS[row.needs] ?? clean(row.state).replaceAll("_", " ");
+  return ui`<span class="state" data-state=${row.needs || row.state}>${word}</span>`;
 }
 
-export function facts(row) {
-  return [
-    h("span", { class: "when", title: row.startedAt }, when(row.startedAt)),
-    h("span", { class: "took" }, took(row)),
-    h("span", { class: "tokens" }, tokens(row.usage) ? h("span", { title: `${count(tokens(row.usage))} tokens` }, short(tokens(row.usage)), h("i", {}, " tok")) : ""),
-    h("span", { class: "cost" }, money(row.usage)),
-  ];
+/** When a run began, how long it took, and what it used. */
+export function figures(row) {
+  const began = new Date(row.startedAt);
+  const used = tokens(row.usage);
+  const took = row.state === "running" ? Date.now() - began : row.durationMs;
+  return ui`<span class="figures"><time title=${began}>${when(began)}</time>
+    <span class="took">${duration(took)}</span>
+    <span class="tokens" title=${count(used)}>${used ? `${compact.format(used)} tok` : ""}</span>
+    <span class="cost">${money(row.usage)}</span></span>`;
 }
 
-const took = (row) => duration(row.state === "running" ? Date.now() - new Date(row.startedAt) : row.durationMs);
-const folder = (project) => String(project ?? "").split("/").pop();
+/** What a row tells of a run. */
+export function told(row) {
+  const step = (row.state !== "running" && row.error) || row.step;
+  const about = [row.isMap && "map", row.agent, clean(row.project).split("/").pop(), step];
+  return ui`${state(row)} <span class="task">${row.task || "(no task)"}</span>
+    <span class="about">${about.filter(Boolean).join(" · ")}</span> ${figures(row)}`;
+}
 
-function element(row) {
-  const known = drawn.get(row.runId);
-  if (known?.row === row) return known.item;
-  const about = [row.isMap && "map", row.agent, folder(row.project), row.error && row.state !== "running" ? row.error : row.step];
-  const parts = [state(row), h("span", { class: "task" }, row.task || "(no task)"),
-    h("span", { class: "about" }, about.filter(Boolean).join(" · ")), ...facts(row)];
-  if (known) {
-    known.item.lastElementChild.replaceChildren(...parts);
-    known.row = row;
-    return known.item;
+function take(changed) {
+  for (const row of changed) {
+    rows.set(row.runId, row);
+    if (row.state === "gone") [rows, items].forEach((all) => all.delete(row.runId));
   }
-  const box = h("input", { type: "checkbox", "aria-label": `Select run ${row.runId}`, change: pick, disabled: row.isMap });
-  const address = `#/${row.isMap ? "map" : "run"}/${row.runId}`;
-  const item = h("li", { class: "run", "data-id": row.runId }, box, h("a", { href: address }, parts));
-  drawn.set(row.runId, { row, item });
-  return item;
+  empty.textContent = rows.size ? "No runs match." : NONE;
+  drawSoon();
 }
 
-function pick(event) {
-  const id = event.target.closest("li").dataset.id;
-  event.target.checked ? picked.add(id) : picked.delete(id);
-  draw();
-}
-
-function unpick() {
-  picked.clear();
-  for (const box of document.querySelectorAll(".run input:checked")) box.checked = false;
-  draw();
-}
-
-/** The runs that pass the filters, in the order of the list. */
-function chosen() {
-  const words = wanted.words.toLowerCase(), after = wanted.since ? Date.now() - wanted.since * 1000 : 0;
-  const passes = (row) =>
-    (!wanted.agent || row.agent === wanted.agent) && (!wanted.project || row.project === wanted.project) &&
-    (!wanted.state || (wanted.state === "needs you" ? row.needs : row.state === wanted.state)) &&
-    (!after || Date.parse(row.startedAt) >= after) &&
-    (!words || inAnswers.ids.has(row.runId) || `${row.task}\n${row.agent}\n${row.runId}`.toLowerCase().includes(words));
-  const found = { needs: [], running: [], ended: [] };
-  for (const row of rows.values()) if (passes(row)) found[groupOf(row)].push(row);
-  for (const group of Object.values(found)) group.sort((a, b) => (a.startedAt < b.startedAt ? 1 : -1));
-  return found;
-}
-
-function options(select, values, all) {
-  const names = [all, ...[...new Set(values)].filter(Boolean).sort()];
-  if (select.options.length === names.length && [...select.options].every((one, at) => one.text === names[at])) return;
-  const before = select.value;
-  select.replaceChildren(...names.map((name, at) => h("option", { value: at ? name : "" }, name)));
-  select.value = before;
+function drawSoon() {
+  due ||= requestAnimationFrame(draw);
 }
 
 function draw() {
   due = 0;
-  const view = document.getElementById("runs");
-  if (!view) return;
-  const all = [...rows.values()], found = chosen();
-  options(view.querySelector("[name=agent]"), all.map((row) => row.agent), "All agents");
-  options(view.querySelector("[name=state]"), [...all.map((row) => row.state), "needs you"], "Any outcome");
-  options(view.querySelector("[name=project]"), all.map((row) => row.project), "All projects");
+  const all = [...rows.values()];
+  const asked = form.elements.words.value.trim().toLowerCase();
+  let passed = all.filter((row) => !asked || found.includes(row.runId) || has(row, asked));
+  for (const [name, , title, values, choices] of FILTERS) {
+    const select = form.elements[name];
+    offer(select, title, choices ?? [...new Set(all.flatMap(values))].filter(Boolean).sort());
+    if (select.value) passed = passed.filter((row) => values(row).includes(select.value));
+  }
+  passed.sort((one, other) => (one.startedAt < other.startedAt ? 1 : -1));
+  const groups = Object.groupBy(passed, (row) =>
+    row.needs ? "needs" : row.state === "running" ? "running" : "ended");
   let room = shown;
-  for (const [name, title] of GROUPS) {
-    const place = view.querySelector(`[data-group=${name}]`), own = found[name];
-    place.hidden = own.length === 0;
-    place.querySelector("h2").replaceChildren(title, h("span", { class: "dim" }, ` ${count(own.length)}`));
-    arrange(place.querySelector("ol"), own.slice(0, Math.max(room, 0)).map(element));
+  for (const section of sections) {
+    const { group } = section.dataset;
+    const own = groups[group] ?? [];
+    section.hidden = !own.length;
+    section.firstChild.replaceChildren(ui`${GROUPS[group]} <span>${count(own.length)}</span>`);
+    arrange(section.lastChild, own.slice(0, Math.max(room, 0)).map(item));
     room -= own.length;
   }
-  const total = Object.values(found).reduce((sum, group) => sum + group.length, 0);
-  view.querySelector(".empty").hidden = total > 0;
-  view.querySelector(".empty").textContent = rows.size ? "No runs match." : "No runs yet. Start one with: outrider run explorer \"Where is …?\"";
-  view.querySelector(".sum").textContent = total === rows.size ? `${count(total)} runs` : `${count(total)} of ${count(rows.size)} runs`;
-  view.querySelector(".picked").hidden = picked.size === 0;
-  view.querySelector(".picked span").textContent = `${count(picked.size)} selected`;
-  view.querySelector(".compare").disabled = picked.size !== 2;
+  empty.hidden = passed.length > 0;
+  const sum = passed.length < all.length ? `${count(passed.length)} of ` : "";
+  form.lastElementChild.textContent = `${sum}${count(all.length)} runs`;
+  drawBar();
 }
 
-const drawSoon = () => { due ||= requestAnimationFrame(draw); };
 
-async function search() {
-  const words = wanted.words, turn = (searching += 1);
-  if (words.length < 2) return;
-  const ids = await get(`/api/search?words=${encodeURIComponent(words)}`).catch((error) => (notice(error.message), []));
-  if (turn !== searching) return;
-  inAnswers = { words, ids: new Set(ids) };
+function times(startedAt) {
+  const hours = (Date.now() - Date.parse(startedAt)) / 3_600_000;
+  return Object.keys(HOURS).filter((name) => hours < HOURS[name]);
+}
+const has = (row, asked) => `${row.task} ${row.agent} ${row.runId}`.toLowerCase().includes(asked);
+
+function offer(select, title, names) {
+  const known = [...select.options].map((one) => one.value);
+  if (known.join("\n") === ["", ...names].join("\n")) return;
+  const before = select.value;
+  select.replaceChildren(...["", ...names].map((name) => new Option(clean(name) || title, name)));
+  select.value = before;
+}
+
+/** Put these nodes into a parent, in this order, and move none that is in its place. */
+function arrange(parent, wanted) {
+  wanted.forEach((node, at) => {
+    if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] ?? null);
+  });
+  while (parent.children.length > wanted.length) parent.lastChild.remove();
+}
+
+/** The item of a run; while that is at work, drawn each time, for the time it took. */
+function item(row) {
+  const { runId, isMap } = row;
+  const known = items.get(runId) ?? {
+    node: ui`<li class="run" data-id=${runId}><input type="checkbox" value=${runId}
+      aria-label=${`Select run ${runId}`} disabled=${Boolean(isMap)}><a
+      href=${`#/${isMap ? "map" : "run"}/${runId}`}></a></li>`,
+  };
+  if (known.row !== row || row.state === "running") known.node.lastChild.replaceChildren(told(row));
+  items.set(runId, { ...known, row });
+  return known.node;
+}
+
+function showMore([seen]) {
+  if (!seen.isIntersecting || shown >= rows.size) return;
+  shown += PAGE;
   draw();
 }
 
-function change(event) {
-  const field = event.target;
-  wanted[field.name] = field.name === "since" ? Number(field.value) : field.value.trim();
+function anew() {
   shown = PAGE;
-  if (field.name === "words") {
-    inAnswers = { words: "", ids: new Set() };
-    clearTimeout(search.timer);
-    search.timer = setTimeout(search, 200);
-  }
   draw();
 }
 
-async function remove() {
-  const ids = [...picked];
-  if (!(await ask("Delete runs?", `${count(ids.length)} of them, with their transcripts and answers. This can't be undone.`, "Delete"))) return;
-  const left = [];
-  for (const id of ids) await act(id, "delete").then(() => picked.delete(id), (error) => left.push(error.message));
-  notice(left.length ? left.join(" ") : `${count(ids.length)} deleted.`);
-  draw();
+/** Show whose tasks have the words at once, and whose answers do when the server has looked. */
+function search(event) {
+  const words = event.target.value.trim();
+  found = [];
+  anew();
+  clearTimeout(timer);
+  timer = setTimeout(async () => {
+    const ids = words.length > 1 ? await get(`/api/search?words=${encodeURIComponent(words)}`) : [];
+    if (words === event.target.value.trim()) found = ids;
+    draw();
+  }, 200);
+}
+
+const picked = () => [...view.querySelectorAll("li input:checked")].map((box) => box.value);
+
+function drawBar() {
+  const { length } = picked();
+  bar.hidden = !length;
+  bar.firstChild.textContent = `${count(length)} selected`;
+  bar.querySelector("button").disabled = length !== 2;
 }
 
 function compare() {
-  const [first, second] = picked;
-  location.hash = `#/compare/${first}/${second}`;
+  location.hash = `#/compare/${picked().join("/")}`;
 }
 
-/** Show the list, and return what ends it. */
-export function showList(main) {
-  const select = (name, label) => h("select", { name, "aria-label": label, change });
-  const since = Object.entries(TIMES).map(([title, seconds]) => h("option", { value: seconds }, title));
-  const view = h("div", { id: "runs" },
-    h("h1", { class: "hidden" }, "Runs"),
-    h("form", { class: "filters", role: "search", submit: (event) => event.preventDefault() },
-      h("input", { name: "words", type: "search", placeholder: "Search tasks and answers  ( / )", "aria-label": "Search tasks and answers", value: wanted.words, input: change, autocomplete: "off" }),
-      select("state", "Outcome"), select("agent", "Agent"), select("project", "Project"),
-      h("select", { name: "since", "aria-label": "Time", change }, since), h("span", { class: "sum dim" })),
-    h("p", { class: "picked", hidden: true }, h("span"),
-      button("Compare", compare, "compare"),
-      button("Delete…", remove, "danger"),
-      button("Clear", unpick, "plain")),
-    GROUPS.map(([name]) => h("section", { "data-group": name, hidden: true, "aria-labelledby": `group-${name}` }, h("h2", { id: `group-${name}` }), h("ol"))),
-    h("p", { class: "empty dim" }, "Reading runs …"), h("div", { class: "more", "aria-hidden": "true" }));
-  main.replaceChildren(view);
-  const more = new IntersectionObserver(([seen]) => {
-    if (seen.isIntersecting && shown < rows.size) { shown += PAGE; draw(); }
-  }, { rootMargin: "600px" });
-  const stop = listen("/api/runs", {
-    rows(changed) {
-      for (const row of changed) {
-        if (row.state === "gone") { rows.delete(row.runId); drawn.delete(row.runId); picked.delete(row.runId); }
-        else rows.set(row.runId, row);
-      }
-      drawSoon();
-    },
-  });
-  if (rows.size) draw();
-  view.querySelector("[name=since]").value = String(wanted.since);
-  for (const name of ["agent", "state", "project"]) view.querySelector(`[name=${name}]`).value = wanted[name];
-  more.observe(view.querySelector(".more"));
-  const clock = setInterval(() => {
-    for (const { row, item } of drawn.values()) if (row.state === "running") item.querySelector(".took").textContent = took(row);
-  }, 1000);
-  return () => { stop(); clearInterval(clock); more.disconnect(); };
+async function remove() {
+  const ids = picked();
+  const text = "Their transcripts, answers and changes are removed. This can't be undone.";
+  if (!(await ask(`Delete ${count(ids.length)} runs?`, text, "Delete"))) return;
+  const done = await Promise.allSettled(ids.map((id) => act(id, "delete")));
+  const failed = done.filter((one) => one.reason).map((one) => one.reason.message);
+  notice(failed.join(" ") || `${count(ids.length)} deleted.`);
 }
