@@ -198,18 +198,18 @@ class Map:
             with ExitStack() as held:
                 self.journal = held.enter_context(Journal(self._path, self.about))
                 if on:
-                    self.engine = self._cluster = await self._join(on, flags)
+                    await self._join(on, flags)
                 held.pop_all()
             self._is_open = True
             listed(self._path, caller.env)
             self._set_limits()
         return self.journal
 
-    async def _join(self, on: str, config: dict[str, Any]) -> "ClusterEngine":
+    async def _join(self, on: str, flags: Mapping[str, Any]) -> None:
         from outrider.delegation.map.cluster.engine import ClusterEngine
 
-        include = tuple(self.options.get("include") or ())
-        return await ClusterEngine.open(on, self.prepared, self._caller, config, include, self.say)
+        self.engine = self._cluster = ClusterEngine(self.prepared, self._caller, self.say)
+        await self._cluster.join(on, flags, tuple(self.options.get("include") or ()))
 
     def _set_limits(self) -> None:
         """Work out how many run at once, and how much each may use."""
@@ -349,7 +349,9 @@ class Map:
         """Take in what the engine says of an order."""
         place = self.running.get(news.key) if news else None
         if not news or not place or not place.order or news.attempt != place.order.attempt:
-            return  # of an attempt that doesn't count any more
+            if news and news.row:  # of an attempt that doesn't count any more
+                self.say(f"a late result of {news.key} was dropped")
+            return
         if news.is_lost:
             self._lose(place, place.order)
         elif news.row is not None:
@@ -387,8 +389,7 @@ class Map:
         self._passed, self._hopeless_at = self._passed + 1, inf
         if row.completed:
             self.pace.speed_up()
-        # No room for the run's record: none will do better.
-        if row.outcome == REFUSED and row.error and row.error.code is ErrorCode.SUBAGENT_FAILED:
+        if row.has_no_room and row.error:
             self.stop(row.error.message)
         return None
 
