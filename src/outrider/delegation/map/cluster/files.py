@@ -200,7 +200,10 @@ def _restore_history(tree: Path, parcel: Parcel) -> None:
     git = UserGit(tree, os.environ)
     if parcel.shallow:
         (tree / ".git/shallow").write_bytes(parcel.shallow)
-    git.output("bundle", "unbundle", "-", stdin=parcel.bundle)
+    bundle = tree / ".git/history.bundle"
+    bundle.write_bytes(parcel.bundle)
+    git.output("bundle", "unbundle", str(bundle))
+    bundle.unlink()
     git.output("update-ref", *([] if parcel.branch else ["--no-deref"]), "HEAD", parcel.commit)
     git.output("read-tree", "HEAD")
     git.output("update-index", "-z", "--skip-worktree", "--stdin", stdin=parcel.sparse)
