@@ -251,8 +251,12 @@ sys.exit(main())
 
 
 def test_a_node_that_has_no_room_gives_its_items_to_others(cluster, model):
-    for folder, said in (("runs", "is lost: No record"), ("folders", "gets no item")):
+    for folder, said in (
+        ("runs", "is lost: The run can't be recorded"),
+        ("folders", "gets no item"),
+    ):
         place = cluster.home(2) / ".local/state/outrider/cluster" / folder
+        place.mkdir(parents=True, exist_ok=True)
         kept = place.rename(place.with_suffix(".kept"))
         place.write_text("")  # root isn't kept from a folder that is read-only
         ended, rows = mapped(cluster, model, count=12, journal=f"no-{folder}")

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,6 +104,19 @@ def test_an_address_where_no_cluster_is_is_told_in_bounded_time(door):
         assert ended.returncode == 2, ended.stderr
         assert f"No Ray cluster answers at {address}" in ended.stderr
         assert "Check RAY_ADDRESS" in ended.stderr
+
+
+def test_without_a_cluster_one_is_started_on_this_machine_and_ends_with_the_map(door, tmp_path):
+    needs("ip")
+    pytest.importorskip("ray", reason="Ray isn't installed: pip install 'outrider[ray]'")
+    with tempfile.TemporaryDirectory(prefix="or") as place:  # sockets have short paths
+        words = ("-m", "outrider", "map", "explorer", "items", "--on", "ray", "-m", "embedded")
+        script = "ip link set lo up; \"$@\" && ! grep -lz '[r]aylet/raylet' /proc/[0-9]*/cmdline"
+        env = door.environment({"RAY_TMPDIR": place})
+        options = {"capture_output": True, "env": env, "cwd": door.project, "timeout": 110}
+        ended = apart("sh", "-c", script, "sh", sys.executable, *words, **options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert '"outcome":"completed"' in ended.stdout
 
 
 @pytest.mark.parametrize("words", [["--include", "x"], ["--on", "mars"]])

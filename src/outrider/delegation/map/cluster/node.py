@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import platform
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +30,8 @@ from outrider.protocol.results import ErrorInfo
 from outrider.records.runs import delete_run
 from outrider.settings.places import home, runs_folder, state_home
 
+LEASE_SECONDS = 45.0
+"""How long an actor works for a caller it doesn't hear of: Ray notices no link that is cut."""
 log = logging.getLogger("outrider")
 Told = tuple[News, list[File]]
 
@@ -50,9 +53,11 @@ class NodeActor:
         self._places_folder = self._home / f"places-{name}"
         self._caller = Caller(env, place=partial(user_place, self._places_folder))
         self._engine = LocalEngine(self._caller)
+        self._heard, self._guarding = time.monotonic(), None
 
     async def versions(self) -> dict[str, str]:
-        """Return what has to be the same on all machines."""
+        """Return what has to be the same on all machines; also says that both are there."""
+        self._heard = time.monotonic()
         return versions()
 
     async def about(self) -> dict[str, Any]:
@@ -105,7 +110,15 @@ class NodeActor:
 
     async def wait(self) -> list[Told]:
         """Return what has happened since the last call, with the records of what has ended."""
+        self._heard = time.monotonic()
+        self._guarding = self._guarding or asyncio.create_task(self._guard())
         return await asyncio.gather(*map(self._with_record, await self._engine.wait()))
+
+    async def _guard(self) -> None:
+        """End with all children where the caller has been gone for long, or the way to it is."""
+        while time.monotonic() < self._heard + LEASE_SECONDS:
+            await asyncio.sleep(1)
+        os._exit(1)
 
     async def _with_record(self, news: News) -> Told:
         """Return news with the record of a run that has ended, which isn't kept here."""
