@@ -349,7 +349,7 @@ REGULAR, LINK = 0o100644, 0o120777
 
 @pytest.mark.parametrize(
     "hostile",
-    [("../../evil", REGULAR, b"x"), ("/tmp/evil", REGULAR, b"x"), ("a/../../evil", REGULAR, b"x"),
+    [("../../evil", REGULAR, b"x"), ("a//b", REGULAR, b"x"), ("a/../../evil", REGULAR, b"x"),
      ("../evil", 0o040755, b""), ("..", LINK, b"/"), ("layer/upper/../../../evil", LINK, b"/"),
      ("output.txt", LINK, b"/etc/passwd"), ("layer", LINK, b"/etc"), ("", REGULAR, b"x")],
     ids=str,
@@ -360,9 +360,7 @@ def test_a_hostile_record_is_kept_nowhere(tmp_path, hostile):
     record = [("session.jsonl", REGULAR, b"{}\n"), hostile]
     with pytest.raises(OSError, match=r".+"):
         arrived(row, record, ("/node/runs", "/node/project", "~/p"), here)
-    assert [*tmp_path.rglob("*")] == [tmp_path / "home", tmp_path / "home/runs"] or not [
-        one for one in tmp_path.rglob("*") if one.is_file()
-    ]
+    assert {*tmp_path.rglob("*")} <= {tmp_path / "home", tmp_path / "home/runs"}
 
 
 @pytest.mark.parametrize("run_id", ["../../evil", "", ".", "x" * 300, "0123ABCD"])
