@@ -220,12 +220,15 @@ def test_ctrl_c_twice_ends_all_children_within_five_seconds(cluster, model, scri
     assert process.returncode == 130 and "The same command goes on" in err, err
 
 
-def test_a_node_that_does_not_answer_is_ended_and_its_items_are_done_elsewhere(
-    cluster, model, script
+@pytest.mark.parametrize(
+    ("harm", "why"), [("suspend", "it doesn't answer"), ("kill", "The actor died unexpectedly")]
+)
+def test_a_node_whose_actor_is_gone_is_told_and_its_items_are_done_elsewhere(
+    cluster, model, script, harm, why
 ):
     script.step = lambda _: answer("Done.", delay=0.3)
     before = len(model.requests)
-    journal, told = cluster.place / "silent", cluster.place / "told"
+    journal, told = cluster.place / harm, cluster.place / "told"
     words = ["map", "explorer", items(cluster, 40), "--on", "ray", "--model", model.model]
     program = f"""
 import sys
@@ -239,14 +242,14 @@ sys.exit(main())
         process = cluster.start(program=program, stderr=file)
         wait_until(lambda: len(model.requests) >= before + 12, "twelve requests")
         actor = actor_of(cluster, 2)
-        actor.suspend()
+        getattr(actor, harm)()
         out, _ = process.communicate(timeout=240)
     rows = [json.loads(line) for line in out.splitlines()]
     assert process.returncode == 0, told.read_text()
     assert len(rows) == len({row["id"] for row in rows}) == 40
     ends = [json.loads(line) for line in journal.read_bytes().splitlines() if b'{"end"' in line]
     assert len(ends) == 40
-    assert "is lost: it doesn't answer" in told.read_text()
+    assert f"is lost: {why}" in told.read_text()
     wait_until(lambda: not actor.is_running(), "the end of the actor")
 
 

@@ -72,6 +72,7 @@ async def _connect(ray: Any, address: str) -> None:
 
     def stay() -> None:
         try:
+            ray._private.worker.print_worker_logs = _drop
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
             ray.init(address=address or None, runtime_env={}, **quiet)
             result.set_result(None)
@@ -82,3 +83,7 @@ async def _connect(ray: Any, address: str) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     threading.Thread(target=stay, daemon=True).start()
     await asyncio.wrap_future(result)
+
+
+def _drop(*_said: object) -> None:
+    """Drop what Ray would print of dead workers: stdout is for the rows, and the map tells it."""
