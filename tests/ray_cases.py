@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -209,6 +208,7 @@ def test_ctrl_c_twice_ends_all_children_within_five_seconds(cluster, model, scri
     script.step = lambda _: silence()
     before = len(model.requests)
     words = ("map", "explorer", items(cluster, 20), "--on", "ray", "--model", model.model)
+    words += ("--concurrency", "20")  # more than there are places
     process = cluster.start(*words, "--journal", str(cluster.place / "cancelled"))
     wait_until(lambda: len(model.requests) >= before + 8, "eight requests")
     begun = time.monotonic()
@@ -220,27 +220,53 @@ def test_ctrl_c_twice_ends_all_children_within_five_seconds(cluster, model, scri
     assert process.returncode == 130 and "The same command goes on" in err, err
 
 
-def test_a_node_that_is_silent_and_comes_back_gives_no_result_twice(cluster, model, script):
-    script.step = lambda _: answer("Done. " * 3, delay=0.3)
-    before = Counter(request.last_user_text for request in model.requests)
-    told = cluster.place / "told"
-    journal = cluster.place / "silent"
-    words = ("map", "explorer", items(cluster, 60), "--on", "ray", "--model", model.model)
+@pytest.mark.parametrize(
+    ("harm", "why"), [("suspend", "it doesn't answer"), ("kill", "The actor died unexpectedly")]
+)
+def test_a_node_whose_actor_is_gone_is_told_and_its_items_are_done_elsewhere(
+    cluster, model, script, harm, why
+):
+    script.step = lambda _: answer("Done.", delay=0.3)
+    before = len(model.requests)
+    journal, told = cluster.place / harm, cluster.place / "told"
+    words = ["map", "explorer", items(cluster, 40), "--on", "ray", "--model", model.model]
+    program = f"""
+import sys
+from outrider.__main__ import main
+from outrider.delegation.map.cluster import engine
+engine.ANSWER_SECONDS = 2
+sys.argv[1:] = {[*words, "--journal", str(journal)]!r}
+sys.exit(main())
+"""
     with open(told, "w") as file:
-        process = cluster.start(*words, "--journal", str(journal), stderr=file)
-        wait_until(lambda: len(model.requests) >= sum(before.values()) + 12, "twelve requests")
-        script.step = lambda _: answer("Done. " * 3, delay=1)
+        process = cluster.start(program=program, stderr=file)
+        wait_until(lambda: len(model.requests) >= before + 12, "twelve requests")
         actor = actor_of(cluster, 2)
-        actor.suspend()
-        wait_until(lambda: "doesn't answer" in told.read_text(), "word of the silent node")
-        actor.resume()
+        getattr(actor, harm)()
         out, _ = process.communicate(timeout=240)
     rows = [json.loads(line) for line in out.splitlines()]
     assert process.returncode == 0, told.read_text()
-    assert len(rows) == len({row["id"] for row in rows}) == 60
+    assert len(rows) == len({row["id"] for row in rows}) == 40
     ends = [json.loads(line) for line in journal.read_bytes().splitlines() if b'{"end"' in line]
-    assert len(ends) == 60
-    assert "late result" in told.read_text()
+    assert len(ends) == 40
+    assert f"is lost: {why}" in told.read_text()
+    wait_until(lambda: not actor.is_running(), "the end of the actor")
+
+
+def test_a_node_that_has_no_room_gives_its_items_to_others(cluster, model):
+    for folder, said in (
+        ("runs", "is lost: The run can't be recorded"),
+        ("folders", "gets no item"),
+    ):
+        place = cluster.home(2) / ".local/state/outrider/cluster" / folder
+        place.mkdir(parents=True, exist_ok=True)
+        kept = place.rename(place.with_suffix(".kept"))
+        place.write_text("")  # root isn't kept from a folder that is read-only
+        ended, rows = mapped(cluster, model, count=12, journal=f"no-{folder}")
+        place.unlink()
+        kept.rename(place)
+        assert ended.returncode == 0 and len(rows) == 12, ended.stderr
+        assert "10.77.0.2/" in ended.stderr and said in ended.stderr, ended.stderr
 
 
 def actor_of(cluster, node):

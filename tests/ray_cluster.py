@@ -153,13 +153,19 @@ class Cluster:
         """Cut the link of a node: nothing comes or goes any more."""
         self._ip("link", "set", f"v{node}", "down")
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None, **options: Any) -> Any:
-        """Start the command beside the head, in the caller's own home."""
+    def start(
+        self,
+        *words: str,
+        program: str | None = None,
+        env: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Start the command or a program beside the head, in the caller's own home."""
         given = {"RAY_ADDRESS": f"{HEAD}:{PORT}", **(env or {})}
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
         streams["stderr"] = subprocess.PIPE
         return subprocess.Popen(
-            [sys.executable, "-m", "outrider", *words],
+            [sys.executable, *(("-c", program) if program else ("-m", "outrider", *words))],
             cwd=self.project,
             env=self.environment(0, given),
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

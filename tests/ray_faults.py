@@ -34,7 +34,7 @@ def recorded(cluster):
 def test_300_items_outlive_a_raylet_a_link_and_their_driver(cluster):
     (cluster.project / "items").write_text("".join(f"Item {n}\n" for n in range(ITEMS)))
     words = ["map", "explorer", "items", "--on", "ray", "--journal", "j"]
-    with serving(lambda _: answer("Done.", delay=1.5)) as model:
+    with serving(lambda _: answer("Done.", delay=1)) as model:
         words += ["--model", model.model]
         for node in (1, 2, 3):
             cluster.start_node(node, environment(model))

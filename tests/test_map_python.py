@@ -310,15 +310,18 @@ class Replaying:
         self.cancelled.append(key)
 
 
-async def test_what_is_said_of_another_attempt_does_not_count(model):
+async def test_what_is_said_of_another_attempt_does_not_count_and_is_told(model):
     engine = Replaying(
         lambda order: News(order.key, order.attempt - 1, row=MapRow(order.key, "failed")),
         lambda order: News("stranger", 1, row=MapRow("stranger", "failed")),
         lambda order: News(order.key, order.attempt, row=MapRow(order.key, "completed")),
         lambda order: News(order.key, order.attempt, row=MapRow(order.key, "failed")),
     )
-    rows = await outrider.map("explorer", ["a", "b"], engine=engine).gather()
+    work, told = outrider.map("explorer", ["a", "b"], engine=engine), []
+    work.say = told.append
+    rows = await work.gather()
     assert [row.outcome for row in rows] == ["completed", "completed"]
+    assert "a late result of stranger was dropped" in told
     assert [order.attempt for order in engine.started] == [1, 1]
 
 

@@ -1,10 +1,12 @@
 """Maps on a Ray cluster: on real nodes, in namespaces of their own, and what needs no cluster."""
 
 import os
+import pickle
 import re
 import socket
 import subprocess
 import sys
+import tempfile
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +18,10 @@ from conftest import needs
 from outrider.delegation.map.cluster import files
 from outrider.delegation.map.cluster.engine import ClusterEngine, ClusterNode
 from outrider.delegation.map.cluster.files import packed, read_file, unpack, write_files
-from outrider.delegation.map.engine import Order
+from outrider.delegation.map.cluster.records import arrived, packed_run
+from outrider.delegation.map.engine import MapRow, Order
 from outrider.delegation.perform import Caller
-from outrider.delegation.project import open_project
+from outrider.delegation.preparation import prepare
 from outrider.delegation.request import Request
 from outrider.protocol.errors import Refusal
 from outrider.workspaces.layers.user_git import UserGit
@@ -101,6 +104,19 @@ def test_an_address_where_no_cluster_is_is_told_in_bounded_time(door):
         assert ended.returncode == 2, ended.stderr
         assert f"No Ray cluster answers at {address}" in ended.stderr
         assert "Check RAY_ADDRESS" in ended.stderr
+
+
+def test_without_a_cluster_one_is_started_on_this_machine_and_ends_with_the_map(door, tmp_path):
+    needs("ip")
+    pytest.importorskip("ray", reason="Ray isn't installed: pip install 'outrider[ray]'")
+    with tempfile.TemporaryDirectory(prefix="or") as place:  # sockets have short paths
+        words = ("-m", "outrider", "map", "explorer", "items", "--on", "ray", "-m", "embedded")
+        script = "ip link set lo up; \"$@\" && ! grep -lz '[r]aylet/raylet' /proc/[0-9]*/cmdline"
+        env = door.environment({"RAY_TMPDIR": place})
+        options = {"capture_output": True, "env": env, "cwd": door.project, "timeout": 110}
+        ended = apart("sh", "-c", script, "sh", sys.executable, *words, **options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert '"outcome":"completed"' in ended.stdout
 
 
 @pytest.mark.parametrize("words", [["--include", "x"], ["--on", "mars"]])
@@ -211,18 +227,212 @@ def test_a_node_has_the_files_as_they_are_and_the_history(folder, tmp_path, is_s
     assert (tree / "a").stat().st_mtime_ns == before
 
 
+def committed(folder, **contents):
+    """Make a repository with one commit of these files."""
+    git(folder, "init", "-q")
+    for name, content in contents.items():
+        (folder / name).write_text(content)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "First", "--allow-empty")
+
+
+def there(folder, tmp_path, *include):
+    """Return the folder as a node has it, by way of what Ray does to a parcel."""
+    (tmp_path / "there").mkdir()
+    return unpack(pickle.loads(pickle.dumps(pack(folder, *include))), tmp_path / "there")
+
+
+def test_what_is_deleted_renamed_and_left_out_by_a_sparse_checkout_is_so_on_a_node(
+    folder, tmp_path
+):
+    committed(folder, gone="1", old="2", kept="3")
+    for sub in ("in", "out"):
+        (folder / sub).mkdir()
+        (folder / sub / "file").write_text(sub)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "Second")
+    git(folder, "sparse-checkout", "set", "in")
+    (folder / "gone").unlink()
+    git(folder, "mv", "old", "new")
+    assert not (folder / "out").exists()
+    tree = there(folder, tmp_path)
+    shown = {*git(tree, "status", "--porcelain").splitlines()}
+    assert shown == {"D gone", " D old", "?? new"}
+
+
+def test_names_that_are_no_text_travel(tmp_path):
+    folder = tmp_path / os.fsdecode(b"pro\xffject\n2")
+    folder.mkdir()
+    committed(folder)
+    git(folder, "checkout", "-qb", b"br\xe9nch")
+    names = [b"new\nline", b"\xff\xfe", b" space ", b"-n", b"*?[", b"\\", "ü".encode()]
+    for name in names:
+        Path(os.fsdecode(bytes(folder) + b"/" + name)).write_bytes(name)
+    tree = there(folder, tmp_path)
+    assert tree.name == folder.name
+    assert {*os.listdir(bytes(tree))} == {*names, b".git"}
+    for name in names:
+        assert Path(os.fsdecode(bytes(tree) + b"/" + name)).read_bytes() == name
+    assert git(tree, "rev-parse", "HEAD") == git(folder, "rev-parse", "HEAD")
+
+
+def test_a_repository_without_commits_and_one_within_travel(folder, tmp_path):
+    git(folder, "init", "-q")
+    (folder / "a").write_text("a")
+    (folder / "sub").mkdir()
+    committed(folder / "sub", b="b")
+    (folder / "sub/.gitignore").write_text("no")
+    (folder / "sub/no").write_text("no")
+    tree = there(folder, tmp_path)
+    assert {str(one.relative_to(tree)) for one in tree.rglob("*")} == {
+        "a", "sub", "sub/b", "sub/.gitignore",
+    }  # fmt: skip
+
+
+def test_a_submodule_travels_with_what_is_checked_out(folder, tmp_path):
+    (tmp_path / "library").mkdir()
+    committed(tmp_path / "library", code="1")
+    committed(folder, a="a")
+    git(folder, "submodule", "add", "-q", str(tmp_path / "library"), "lib")
+    (folder / "lib/code").write_text("mine")
+    tree = there(folder, tmp_path)
+    assert (tree / "lib/code").read_text() == "mine"
+
+
+def test_a_folder_that_changes_while_it_travels_travels_as_far_as_it_is_there(folder, monkeypatch):
+    committed(folder, a="a", b="b", c="c")
+    read = files.read_file
+
+    def reading(root, path, most):
+        (folder / "b").unlink(missing_ok=True)
+        (folder / "d").write_text("too late to be listed")
+        return read(root, path, most)
+
+    monkeypatch.setattr(files, "read_file", reading)
+    assert names(pack(folder)) == {"a", "c"}
+
+
+def test_a_folder_with_too_many_files_is_refused_before_all_are_listed(folder, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FOLDER_FILES", 3)
+    seen = []
+
+    def endless(_root):
+        for number in range(1_000):
+            (folder / str(number)).write_text("")
+            seen.append(number)
+            yield str(number), None
+
+    monkeypatch.setattr(files, "walk", endless)
+    with pytest.raises(Refusal, match="too large to travel"):
+        pack(folder)
+    assert len(seen) < 10
+
+
+def test_links_are_not_followed_to_find_what_is_included(folder):
+    committed(folder, a="a")
+    (folder / "loop").symlink_to(".")
+    (folder / ".git/info/exclude").write_text("ignored\n")
+    (folder / "ignored").mkdir()
+    (folder / "ignored/x").write_text("x")
+    found = names(pack(folder, "**/x"))
+    assert found == {"a", "loop", "ignored/x"}
+    for pattern in ("/etc/passwd", "..", ".", ""):
+        with pytest.raises(Refusal, match="matches --include"):
+            pack(folder, pattern)
+
+
+# What comes back
+
+
+REGULAR, LINK = 0o100644, 0o120777
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [("../../evil", REGULAR, b"x"), ("a//b", REGULAR, b"x"), ("a/../../evil", REGULAR, b"x"),
+     ("../evil", 0o040755, b""), ("..", LINK, b"/"), ("layer/upper/../../../evil", LINK, b"/"),
+     ("output.txt", LINK, b"/etc/passwd"), ("layer", LINK, b"/etc"), ("", REGULAR, b"x")],
+    ids=str,
+)  # fmt: skip
+def test_a_hostile_record_is_kept_nowhere(tmp_path, hostile):
+    here = (str(tmp_path / "home/runs"), "/project", "~/project")
+    row = MapRow("a", "completed", run_id="0123abcd")
+    record = [("session.jsonl", REGULAR, b"{}\n"), hostile]
+    with pytest.raises(OSError, match=r".+"):
+        arrived(row, record, ("/node/runs", "/node/project", "~/p"), here)
+    assert {*tmp_path.rglob("*")} <= {tmp_path / "home", tmp_path / "home/runs"}
+
+
+@pytest.mark.parametrize("run_id", ["../../evil", "", ".", "x" * 300, "0123ABCD"])
+def test_a_record_with_a_hostile_id_is_kept_nowhere(tmp_path, run_id):
+    here = (str(tmp_path / "runs"), "/project", "~/project")
+    with pytest.raises(OSError, match="no run's id"):
+        arrived(MapRow("a", "completed", run_id=run_id), [], here, here)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_record_brings_no_devices_and_no_rights_and_keeps_what_a_writer_linked(tmp_path):
+    here = (str(tmp_path / "runs"), "/project", "~/project")
+    record = [
+        ("session.jsonl", 0o106755, b'{"type":"end"}\n'),
+        ("disk", 0o060666, b""),
+        ("layer", 0o047777, b""),
+        ("layer/upper/link", LINK, b"/etc/passwd"),
+    ]
+    _, run = arrived(MapRow("a", "completed", run_id="0123abcd"), record, here, here)
+    assert (run / "session.jsonl").stat().st_mode == 0o100755
+    assert (run / "disk").is_file() and (run / "layer").stat().st_mode == 0o040777
+    assert os.readlink(run / "layer/upper/link") == "/etc/passwd"
+
+
+def test_a_ledger_does_not_lead_out_of_the_layer(tmp_path):
+    run = tmp_path / "home/runs/0123abcd"
+    (run / "layer/upper").mkdir(parents=True)
+    (tmp_path / "home/secret").write_text("secret")
+    (run / "layer/ledger.jsonl").write_text('{"path":"../../../../secret"}\n')
+    assert (run / "layer/upper/../../../../secret").exists()
+    with pytest.raises(OSError, match="isn't a path below"):
+        packed_run(run)
+
+
+def test_a_record_that_is_too_large_stays_on_the_node(tmp_path):
+    (tmp_path / "0123abcd").mkdir()
+    with open(tmp_path / "0123abcd/session.jsonl", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="too large"):
+        packed_run(tmp_path / "0123abcd")
+
+
+# Nodes that are lost
+
+
+class Actor:
+    """A node's actor that is lost as soon as it has an order."""
+
+    def __init__(self):
+        self.start = SimpleNamespace(remote=self._lost)
+
+    async def _lost(self, _order):
+        raise LookupError("The node died.")
+
+
 async def test_an_item_that_loses_three_nodes_fails_and_none_waits_for_no_node(folder):
-    engine = ClusterEngine(None, open_project(folder), Caller(os.environ), folder, print)
-    actor = SimpleNamespace(cancel=SimpleNamespace(remote=lambda _key: None))
-    order = Order("a", 1, Request("explorer", "One"))
-    for _ in range(3):
-        node = ClusterNode("n", actor, 1, orders={"a": order})
-        engine._lose(node, [order])
-        assert node.late == {("a", 1)}  # what it still says of it doesn't count
-    *lost, last = await engine.wait()
-    assert [one.is_lost for one in lost] == [True, True]
-    assert last.row.outcome == "failed" and "lost 3 times" in last.row.error.message
-    engine._waiting.append(order)
-    engine._assign()
-    [news] = await engine.wait()
-    assert news.row.outcome == "refused" and "No node" in news.row.error.message
+    os.environ["OPENAI_API_KEY"] = "any"
+    prepared = await prepare(Request("explorer", "-", cwd=folder), env=os.environ)
+    said = []
+    engine = ClusterEngine(prepared, Caller(os.environ), said.append)
+    killed = []
+    errors = SimpleNamespace(RayActorError=LookupError)
+    engine._ray = SimpleNamespace(exceptions=errors, kill=killed.append)
+    engine.nodes = [ClusterNode(f"node {n}", Actor(), 1) for n in range(3)]
+    actors = {node.actor for node in engine.nodes}
+    order = Order("a", 1, Request("explorer", "One", cwd=str(folder)))
+    news = []
+    for _ in range(4):
+        await engine.start(order)
+        news += await engine.wait()
+    assert [one.is_lost for one in news] == [True, True, False, False]
+    assert {*killed} == actors and said[0].endswith("is lost: The node died.")
+    failed, refused = news[2].row, news[3].row
+    assert failed.outcome == "failed" and "lost 3 times" in failed.error.message
+    assert refused.outcome == "refused" and "No node" in refused.error.message

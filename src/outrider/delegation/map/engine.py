@@ -60,6 +60,12 @@ class MapRow:
         """Whether the task was done."""
         return self.outcome == Outcome.COMPLETED
 
+    @property
+    def has_no_room(self) -> bool:
+        """Whether its run's record can't be kept, nor that of any other run on the machine."""
+        code = self.error and self.error.code
+        return self.outcome == REFUSED and code is ErrorCode.SUBAGENT_FAILED
+
 
 @frozen
 class News:
@@ -113,11 +119,6 @@ class LocalEngine:
         self._caller = caller
         self._news: asyncio.Queue[News] = asyncio.Queue()
         self._orders: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
-
-    @property
-    def at_work(self) -> list[str]:
-        """The keys of the orders that haven't ended."""
-        return list(self._orders)
 
     async def start(self, order: Order) -> None:
         """Begin with an order."""

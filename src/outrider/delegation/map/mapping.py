@@ -207,8 +207,8 @@ class Map:
                 if on:
                     from outrider.delegation.map.cluster.engine import ClusterEngine
 
-                    given = self.prepared, caller, flags, tuple(get("include") or ()), self.say
-                    self.engine = self._cluster = await ClusterEngine.open(on, *given)
+                    self.engine = self._cluster = ClusterEngine(self.prepared, caller, self.say)
+                    await self._cluster.join(on, flags, tuple(get("include") or ()))
                 held.pop_all()
             self._is_open = True
             listed(self._path, caller.env)
@@ -353,6 +353,8 @@ class Map:
         """Take in what the engine says of an attempt, unless it doesn't count any more."""
         place = self.running.get(news.key) if news else None
         if not news or not place or news.attempt != place.order.attempt:
+            if news and news.row:  # of an attempt that doesn't count any more
+                self.say(f"a late result of {news.key} was dropped")
             return
         if news.row or news.is_lost:
             self._take_end(place, news, news.row)
@@ -392,8 +394,7 @@ class Map:
         self._passed, self._hopeless_at = self._passed + 1, inf
         if row.completed:
             self.pace.speed_up()
-        # No room for the run's record: none will do better.
-        if row.outcome == REFUSED and row.error and row.error.code is ErrorCode.SUBAGENT_FAILED:
+        if row.has_no_room and row.error:
             self.stop(row.error.message)
 
     def _wait_for_provider(self, seconds: float, error: ErrorInfo | None) -> None:

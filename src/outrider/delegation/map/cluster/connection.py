@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import socket
+import threading
+from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
@@ -30,10 +32,10 @@ async def connected(on: str) -> tuple[ModuleType, bool]:
     await in_thread(_probe)(address)
     try:
         async with asyncio.timeout(MAX_CONNECT_SECONDS):
-            await in_thread(_connect)(ray, address)
+            await _connect(ray, address)
     except TimeoutError:
         raise invalid(f"No Ray cluster answers at {address or 'this machine'}. {ADVICE}") from None
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         ray.shutdown()
         raise invalid(f"Ray can't be reached{f' at {address}' * bool(address)}: {error}") from None
     return ray, True
@@ -63,7 +65,25 @@ def _probe(address: str) -> None:
         raise invalid(f"No Ray cluster answers at {address}: {error}. {ADVICE}") from None
 
 
-def _connect(ray: Any, address: str) -> None:
+async def _connect(ray: Any, address: str) -> None:
+    """Connect in a thread that stays: with it the kernel ends a new cluster's processes."""
+    result: Future[None] = Future()
+    result.set_running_or_notify_cancel()  # from now on it can't be cancelled
+
+    def stay() -> None:
+        try:
+            ray._private.worker.print_worker_logs = _drop
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            ray.init(address=address or None, runtime_env={}, **quiet)
+            result.set_result(None)
+        except BaseException as error:  # not SystemExit, which can't pass through a future
+            result.set_exception(OSError(str(error) or type(error).__name__))
+        threading.Event().wait()
+
     logging.getLogger("ray").setLevel(logging.ERROR)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    ray.init(address=address or None, include_dashboard=None, runtime_env={}, **quiet)
+    threading.Thread(target=stay, daemon=True).start()
+    await asyncio.wrap_future(result)
+
+
+def _drop(*_said: object) -> None:
+    """Drop what Ray would print of dead workers: stdout is for the rows, and the map tells it."""

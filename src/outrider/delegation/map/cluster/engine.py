@@ -1,27 +1,25 @@
 """The engine that runs the items of a map on the nodes of a Ray cluster.
 
-Ray repeats nothing: an actor that is gone stays gone, and what it had is given back to the map,
-whose journal decides. A node that is silent for long counts as lost; if it speaks again, what it
-says of attempts that it has lost is dropped and told.
+Ray starts, watches and ends the actors, and repeats nothing. A node is lost when Ray says so, or
+when it doesn't answer: its actor is killed, and what it had is given back to the map, whose journal
+decides.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from outrider.delegation.landing import landed_later
 from outrider.delegation.map.cluster.connection import connected
-from outrider.delegation.map.cluster.files import packed
+from outrider.delegation.map.cluster.files import File, packed
 from outrider.delegation.map.cluster.node import NodeActor, Told, broken, versions
 from outrider.delegation.map.cluster.records import Spelled, arrived, spelled
 from outrider.delegation.map.engine import MAX_TASK, REFUSED, MapRow, News, Order, all_there
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared, prepare
-from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.models.resolution import is_embedded
 from outrider.processes.threads import in_thread
@@ -31,13 +29,12 @@ from outrider.protocol.results import ErrorInfo
 from outrider.settings.places import project_root
 from outrider.workspaces.layers.user_git import UserGit
 
-READY_SECONDS, SILENT_SECONDS, CANCEL_SECONDS = 120.0, 30.0, 4.0
+READY_SECONDS, ANSWER_SECONDS, CANCEL_SECONDS = 120.0, 15.0, 4.0
 MAX_LOST = 3
 """How many nodes may be lost with an item; then it is the item that is at fault."""
-Say = Callable[[str], object]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ClusterNode:
     """One node: its actor, how many orders it takes at once, and those that it has."""
 
@@ -46,9 +43,6 @@ class ClusterNode:
     places: int
     paths: Spelled = ("", "", "")
     orders: dict[str, Order] = field(default_factory=dict[str, Order])
-    late: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
-    """What it had when it was lost, and may still be at work on."""
-    is_silent: bool = False
 
 
 async def nodes_of(ray: Any) -> list[ClusterNode]:
@@ -99,13 +93,16 @@ async def described(on: str) -> list[dict[str, Any]]:
 class ClusterEngine:
     """Runs orders on the nodes of a cluster."""
 
-    def __init__(self, ray: Any, project: Project, caller: Caller, root: Path, say: Say) -> None:
-        self._ray, self._caller, self._root, self._say = ray, caller, root, say
-        self._project, self._is_ours = project, False
+    def __init__(self, prepared: Prepared, caller: Caller, say: Callable[[str], object]) -> None:
+        """`say` is told of nodes that can't be used, and of those that are lost."""
+        self._prepared, self._caller, self._say = prepared, caller, say
+        folder = prepared.project.folder
+        self._root = project_root(folder, caller.env) or folder
+        self._here = spelled(self._root, caller.env)
+        self._ray: Any = None
+        self._is_ours = False
         self.nodes: list[ClusterNode] = []
-        self._here = spelled(root, caller.env)
         self._news: asyncio.Queue[News] = asyncio.Queue()
-        self._waiting: deque[Order] = deque()
         self._losses: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._landing = asyncio.Lock()
@@ -115,81 +112,54 @@ class ClusterEngine:
         """How many orders run at once on all nodes."""
         return sum(node.places for node in self.nodes)
 
-    @classmethod
-    async def open(
-        cls,
-        on: str,
-        prepared: Prepared,
-        caller: Caller,
-        flags: Mapping[str, Any],
-        include: Iterable[str],
-        say: Say,
-    ) -> "ClusterEngine":
+    async def join(self, on: str, flags: Mapping[str, Any], include: Iterable[str]) -> None:
         """Connect, send the folder, and find out which nodes can be used; raises `Refusal`."""
-        folder = prepared.project.folder
-        root = project_root(folder, caller.env) or folder
-        ray, is_ours = await connected(on)
-        engine = cls(ray, prepared.project, caller, root, say)
-        engine._is_ours = is_ours
+        self._ray, self._is_ours = await connected(on)
         try:
-            parcel = await in_thread(packed)(root, include, UserGit(root, caller.env))
-            nodes = await nodes_of(ray)
-            sent = await in_thread(ray.put)(parcel)
-            trial = engine._order(Order("", 0, prepared.request, flags), prepared)
-            ready = (engine._ready(node, parcel.digest, parcel.name, sent, trial) for node in nodes)
-            answers = await asyncio.gather(*ready)
-            engine._choose(nodes, answers)
+            git = UserGit(self._root, self._caller.env)
+            parcel = await in_thread(packed)(self._root, include, git)
+            sent = await in_thread(self._ray.put)(parcel)
+            trial = self._order(Order("", 0, self._prepared.request, flags), self._prepared)
+            found = await nodes_of(self._ray)
+            ready = (_readied(node, parcel.digest, parcel.name, sent, trial) for node in found)
+            self._choose(found, await asyncio.gather(*ready))
         except BaseException:
-            await engine.close()
+            await self.close()
             raise
-        for node in engine.nodes:
-            engine._spawn(engine._listen(node))
-        return engine
+        for node in self.nodes:
+            self._spawn(self._listen(node))
 
-    async def _ready(
-        self, node: ClusterNode, digest: str, name: str, sent: Any, trial: Order
-    ) -> tuple[str, str]:
-        """Get a node ready; return the model that answers there, or why it can't be used."""
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                if problem := await other_version(node):
-                    return "", problem
-                has_it = await node.actor.has.remote(digest)
-                node.paths = await node.actor.open.remote(digest, name, None if has_it else sent)
-                model, problem = await node.actor.model_for.remote(trial)
-        except TimeoutError:
-            return "", f"it wasn't ready within {READY_SECONDS:.0f} seconds"
-        except Exception as error:  # Ray's, and those of a node that lacks Outrider
-            return "", _words(error)
-        return model, problem or ""
-
-    def _choose(self, nodes: list[ClusterNode], answers: list[tuple[str, str]]) -> None:
+    def _choose(self, found: list[ClusterNode], answers: list[tuple[str, str]]) -> None:
         """Keep the nodes that can be used, and name the others; raises `Refusal` for none."""
         has_key = any(model and not is_embedded(model) for model, _ in answers)
         problems: list[str] = []
-        for node, (model, problem) in zip(nodes, answers, strict=True):
+        for node, (model, problem) in zip(found, answers, strict=True):
             if not problem and has_key and is_embedded(model):
                 problem = "it has no key for a model"
             if problem:
                 problems.append(f"{node.name} gets no item: {problem}")
                 self._say(problems[-1])
-                self._ray.kill(node.actor)
+                self._kill(node)
             else:
                 self.nodes.append(node)
         if not self.nodes:
             raise invalid(f"No node of the cluster can be used. {' '.join(problems[:3])}")
 
     async def start(self, order: Order) -> None:
-        """Begin with an order, as soon as a node has a place for it."""
+        """Begin with an order, on the node that has most places free."""
         env, confirm = self._caller.env, self._caller.confirm
         try:
             prepared = await prepare(order.request, env=env, flags=order.flags, confirm=confirm)
-            self._waiting.append(self._order(order, prepared))
+            travelling = self._order(order, prepared)
         except Refusal as refusal:
-            self._end(order, REFUSED, refusal.message, refusal.code)
+            return self._end(order, REFUSED, refusal.message, refusal.code)
         except Exception as error:  # each order leads to a row
-            self._end(order, Outcome.FAILED, f"It broke: {error!r}")
-        self._assign()
+            return self._end(order, Outcome.FAILED, f"It broke: {error!r}")
+        if not self.nodes:
+            return self._end(order, REFUSED, "No node of the cluster is left.")
+        node = max(self.nodes, key=lambda one: one.places - len(one.orders))
+        node.orders[order.key] = travelling
+        return self._spawn(self._hand_over(node, travelling))
 
     def _order(self, order: Order, prepared: Prepared) -> Order:
         """Return an order as it travels: with the agent itself, and what it may do."""
@@ -220,110 +190,74 @@ class ClusterEngine:
         )
         return replace(order, request=request, flags=flags)
 
-    def _assign(self) -> None:
-        """Hand orders to the nodes that have most places free."""
-        while self._waiting:
-            if not self.nodes:
-                self._end(self._waiting.popleft(), REFUSED, "No node of the cluster is left.")
-                continue
-            node = max(self.nodes, key=_free)
-            if _free(node) <= 0:
-                return
-            order = self._waiting.popleft()
-            node.orders[order.key] = order
-            self._spawn(self._hand_over(node, order))
-
     async def _hand_over(self, node: ClusterNode, order: Order) -> None:
-        """Start an order on its node. Where that is in doubt, it counts as lost there."""
-        actor_error = self._ray.exceptions.RayActorError
+        """Start an order on its node."""
         try:
             await node.actor.start.remote(order)
-        except actor_error:
-            self._lose(node, [order])
+        except self._ray.exceptions.RayActorError as error:
+            self._lose(node, _words(error))
         except Exception as error:  # of the order itself: another node would do no better
             if node.orders.pop(order.key, None):
                 why = f"It can't be started on {node.name}: {_words(error)}"
                 self._end(order, Outcome.FAILED, why)
 
     async def _listen(self, node: ClusterNode) -> None:
-        """Take in what a node says, until it is gone for good."""
-        seen, why = 0, ""
-        while not why:
-            asked = asyncio.ensure_future(node.actor.wait.remote(seen))
-            try:
-                while not (await asyncio.wait({asked}, timeout=SILENT_SECONDS))[0]:
-                    if not node.is_silent:
-                        node.is_silent = True
-                        self._say(f"{node.name} doesn't answer: what it had counts as lost")
-                        self._lose(node, list(node.orders.values()))
-                first, told, at_work = asked.result()
-            except self._ray.exceptions.ActorUnavailableError:
-                await asyncio.sleep(1)
-            except Exception as error:
-                why = _words(error)
-            else:
-                for number, one in enumerate(told, first):
-                    if number >= seen:
-                        seen = number + 1
-                        await self._take(node, one)
-                self._is_heard(node, at_work)
-            finally:
-                asked.cancel()
-        self.nodes.remove(node)
-        self._say(f"{node.name} is lost: {why}")
-        self._lose(node, list(node.orders.values()))
+        """Take in what a node says, also what comes too late, until its actor is gone."""
+        asked = asyncio.Future[list[Told]]()
+        try:
+            while True:
+                asked = asyncio.ensure_future(node.actor.wait.remote())
+                while not (await asyncio.wait({asked}, timeout=ANSWER_SECONDS))[0]:
+                    if not await _answers(node):
+                        self._lose(node, "it doesn't answer")
+                for news, record in asked.result():
+                    await self._take(node, news, record)
+        except Exception as error:
+            self._lose(node, _words(error))
+        finally:
+            asked.cancel()
 
-    def _is_heard(self, node: ClusterNode, at_work: Iterable[str]) -> None:
-        """Take in that a node answers: it takes orders when it has ended all that were lost."""
-        node.late = {one for one in node.late if one[0] in at_work}
-        if node.is_silent:
-            node.is_silent = False
-            self._say(f"{node.name} answers again")
-            for key, _ in node.late:
-                node.actor.cancel.remote(key)
-        self._assign()
-
-    async def _take(self, node: ClusterNode, told: Told) -> None:
-        """Take in a piece of news, with the record of a run that has ended."""
-        news, record = told
-        order = node.orders.get(news.key)
-        if order is None or order.attempt != news.attempt:
-            if news.row:
-                self._say(f"a late result of {news.key} from {node.name} was dropped")
-            return
-        if news.row is None:
-            self._news.put_nowait(news)
-            return
+    async def _take(self, node: ClusterNode, news: News, record: list[File]) -> None:
+        """Pass a piece of news on, when the record of a run that has ended is here."""
         row = news.row
-        if record:
+        if row and news.key in node.orders:
+            if row.has_no_room and row.error:
+                self._lose(node, row.error.message)
+                return
+            del node.orders[news.key]
             try:
                 async with self._landing:
-                    row = await in_thread(self._keep)(row, record, node)
+                    row = await in_thread(self._keep)(row, record, node) if record else row
             except Exception as error:  # each order leads to a row
                 row = broken(row, f"its record can't be kept here: {error}")
-        node.orders.pop(news.key, None)
         self._news.put_nowait(replace(news, row=row))
 
     def _keep(self, row: MapRow, record: Any, node: ClusterNode) -> MapRow:
         """Keep a run's record, and land what it changed where the user wants no review."""
         row, run = arrived(row, record, node.paths, self._here)
         if row.completed:
-            landed_later(run, self._project)
+            landed_later(run, self._prepared.project)
         return row
 
-    def _lose(self, node: ClusterNode, orders: Iterable[Order]) -> None:
-        for order in orders:
-            if node.orders.pop(order.key, None) is None:
-                continue
-            node.late.add((order.key, order.attempt))
-            node.actor.cancel.remote(order.key)
+    def _lose(self, node: ClusterNode, why: str) -> None:
+        """Give back what a node had, and end what is left of it there."""
+        if node not in self.nodes:
+            return
+        self.nodes.remove(node)
+        self._say(f"{node.name} is lost: {why}")
+        self._kill(node)
+        orders, node.orders = node.orders, {}
+        for order in orders.values():
             self._losses[order.key] += 1
             if self._losses[order.key] < MAX_LOST:
                 self._news.put_nowait(News(order.key, order.attempt, is_lost=True))
             else:
                 why = f"Its node was lost {MAX_LOST} times while it ran."
                 self._end(order, Outcome.FAILED, why)
-        self._assign()
+
+    def _kill(self, node: ClusterNode) -> None:
+        with suppress(Exception):  # Ray's, where it is gone already
+            self._ray.kill(node.actor)
 
     def _end(
         self, order: Order, outcome: str, why: str, code: ErrorCode = ErrorCode.SUBAGENT_FAILED
@@ -338,22 +272,22 @@ class ClusterEngine:
 
     async def cancel(self, key: str) -> None:
         """End an order; on a node that doesn't answer it ends with the actor."""
-        for order in [one for one in self._waiting if one.key == key]:
-            self._waiting.remove(order)
-            self._end(order, Outcome.CANCELLED, "It was cancelled.", ErrorCode.SUBAGENT_CANCELLED)
         for node in self.nodes:
             if order := node.orders.get(key):
                 node.actor.cancel.remote(key)
                 later = asyncio.get_running_loop().call_later
-                later(CANCEL_SECONDS, self._lose, node, [order])
+                later(CANCEL_SECONDS, self._lose_with, node, order)
+
+    def _lose_with(self, node: ClusterNode, order: Order) -> None:
+        if node.orders.get(order.key) is order:
+            self._lose(node, "it didn't end what was cancelled")
 
     async def close(self) -> None:
         """Let go of the cluster; with the actors ends what is left on the nodes."""
         for task in self._tasks:
             task.cancel()
         for node in self.nodes:
-            with suppress(Exception):
-                self._ray.kill(node.actor)
+            self._kill(node)
         if self._is_ours:
             await in_thread(self._ray.shutdown)()
 
@@ -363,8 +297,27 @@ class ClusterEngine:
         task.add_done_callback(self._tasks.discard)
 
 
-def _free(node: ClusterNode) -> int:
-    return 0 if node.is_silent or node.late else node.places - len(node.orders)
+async def _readied(
+    node: ClusterNode, digest: str, name: str, sent: Any, trial: Order
+) -> tuple[str, str]:
+    """Get a node ready; return the model that answers there, or why it can't be used."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            if problem := await other_version(node):
+                return "", problem
+            node.paths = await node.actor.open.remote(digest, name, [sent])
+            return await node.actor.model_for.remote(trial)
+    except TimeoutError:
+        return "", f"it wasn't ready within {READY_SECONDS:.0f} seconds"
+    except Exception as error:  # Ray's, and those of a node that lacks Outrider
+        return "", _words(error)
+
+
+async def _answers(node: ClusterNode) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return bool(await node.actor.versions.remote())
+    return False
 
 
 def _words(error: Exception) -> str:

@@ -1,18 +1,19 @@
 """Files on their way between machines, and the folder of a map, which travels to each node once.
 
-No link is followed, neither where files are read nor where they are written. Credential files
-never travel, and ignored files only where they are asked for.
+No link is followed, neither where files are read nor where they are written, and no path leads
+out. Credential files never travel, and ignored files only where they are asked for.
 """
 
 import errno
 import fcntl
-import glob
 import hashlib
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,7 +38,7 @@ def read_file(root: str | Path, path: str, most: float = float("inf")) -> File |
 
     Raises `OSError`, also for a file that has more bytes than `most`.
     """
-    with parent_of(f"{root}/.", path) as (parent, name):
+    with parent_of(f"{root}/.", _inner(path)) as (parent, name):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             return path, status.st_mode, os.fsencode(os.readlink(name, dir_fd=parent))
@@ -57,16 +58,17 @@ def write_files(root: Path, files: Iterable[File]) -> None:
     modes: list[tuple[Path, int]] = []
     root.mkdir(mode=0o700)
     for path, mode, content in files:
+        _inner(path)
         if stat.S_ISLNK(mode):
             links.append((path, mode, content))
         elif stat.S_ISDIR(mode):
             (root / path).mkdir(parents=True, exist_ok=True)
-            modes.append((root / path, stat.S_IMODE(mode)))
+            modes.append((root / path, mode & 0o777))
         else:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             with open(root / path, "xb") as file:
                 file.write(content)
-                os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+                os.fchmod(file.fileno(), mode & 0o777)
     for path, _, target in links:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         os.symlink(os.fsdecode(target), root / path)
@@ -74,26 +76,35 @@ def write_files(root: Path, files: Iterable[File]) -> None:
         folder.chmod(mode | 0o700)
 
 
+def _inner(path: str) -> str:
+    """Return a path as it is, if it leads to something below a folder; raises `OSError`."""
+    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise OSError(errno.EINVAL, f"{path!r} isn't a path below a folder")
+    return path
+
+
 @frozen
 class Parcel:
     """A folder as it travels: its files, and its history where git has one."""
 
     name: str
-    digest: str
-    files: Sequence[File]
+    digest: str = ""
+    files: Sequence[File] = ()
+    commit: str = ""
     bundle: bytes = b""
     branch: str = ""
     shallow: bytes = b""
     """The commits behind which the history is cut off."""
+    sparse: bytes = b""
+    """The paths that git leaves out of the working tree."""
 
 
 def packed(root: Path, include: Iterable[str], git: UserGit) -> Parcel:
     """Return a folder for its way to the nodes; raises `Refusal` where it can't travel."""
-    named = {one for pattern in include for one in _matching(root, pattern)}
-    files: list[File] = []
-    left = MAX_FOLDER_BYTES
-    for path in sorted({*_travelling(root, git), *named}):
-        if is_credential(f"/{path}") or ".git" in path.split("/"):
+    named = (one for pattern in include for one in _matching(root, pattern))
+    found, left = dict[str, File](), MAX_FOLDER_BYTES
+    for path in chain(_travelling(root, git), named):
+        if path in found or is_credential(f"/{path}") or ".git" in path.split("/"):
             continue
         try:
             file = read_file(root, path, left)
@@ -102,24 +113,34 @@ def packed(root: Path, include: Iterable[str], git: UserGit) -> Parcel:
                 raise _too_large(root, path) from None
             continue  # it went meanwhile, or can't be read, here as there
         if file:
-            files.append(file)
+            found[path] = file
             left -= len(file[2])
-        if len(files) > MAX_FOLDER_FILES:
+        if len(found) > MAX_FOLDER_FILES:
             raise _too_large(root, path)
-    bundle, branch, shallow = b"", "", b""
-    is_own = git.root is not None and git.root == root
-    if is_own and not git.run("rev-parse", "-q", "--verify", "HEAD").returncode:
-        bundle = git.run("bundle", "create", "-q", "-", "HEAD").stdout
-        branch = git.run("symbolic-ref", "-q", "--short", "HEAD").stdout.decode().strip()
-        cut = Path(git.folder, git.output("rev-parse", "--git-path", "shallow"))
-        shallow = cut.read_bytes() if cut.exists() else b""
-        if len(bundle) > left:
-            raise _too_large(root, "its git history")
-    told = [git.run("rev-parse", "HEAD").stdout if bundle else b"", branch.encode()]
-    digest = hashlib.sha256(repr((told, root.name)).encode())
-    for path, mode, content in files:
+    parcel = replace(_history(root, git), files=[found[path] for path in sorted(found)])
+    if len(parcel.bundle) > left:
+        raise _too_large(root, "its git history, which a shallow clone has less of")
+    digest = hashlib.sha256(repr((root.name, parcel.commit, parcel.branch)).encode())
+    for path, mode, content in parcel.files:
         digest.update(repr((path, mode, len(content))).encode() + content)
-    return Parcel(root.name or "root", digest.hexdigest()[:24], files, bundle, branch, shallow)
+    return replace(parcel, digest=digest.hexdigest()[:24])
+
+
+def _history(root: Path, git: UserGit) -> Parcel:
+    """Return what leads to the commit that is checked out, where the folder is a repository."""
+    parcel = Parcel(root.name or "root")
+    if git.root != root or git.run("rev-parse", "-q", "--verify", "HEAD").returncode:
+        return parcel
+    cut = Path(git.folder, git.output("rev-parse", "--git-path", "shallow"))
+    listed = git.run("ls-files", "-t", "-z").stdout.split(b"\0")
+    return replace(
+        parcel,
+        commit=git.output("rev-parse", "HEAD"),
+        bundle=git.run("bundle", "create", "-q", "-", "HEAD").stdout,
+        branch=os.fsdecode(git.run("symbolic-ref", "-q", "--short", "HEAD").stdout).strip(),
+        shallow=cut.read_bytes() if cut.exists() else b"",
+        sparse=b"\0".join(path[2:] for path in listed if path.startswith(b"S ")),
+    )
 
 
 def _too_large(root: Path, last: str) -> Exception:
@@ -128,14 +149,18 @@ def _too_large(root: Path, last: str) -> Exception:
     return invalid(f"{root} is too large to travel: more than {limit}, as of {last}. {advice}")
 
 
-def _matching(root: Path, pattern: str) -> list[str]:
-    """Return the paths that are asked for beside those that travel anyhow; `Refusal` for none."""
-    found = glob.glob(pattern, root_dir=root, recursive=True, include_hidden=True)
-    found = [one for one in found if not os.path.isabs(one) and ".." not in Path(one).parts]
+def _matching(root: Path, pattern: str) -> Iterator[str]:
+    """Yield the paths that are asked for beside those that travel anyhow; `Refusal` for none."""
+    found: list[str] = []
+    with suppress(ValueError, NotImplementedError, IndexError):  # of what is no pattern in a folder
+        found = [str(one.relative_to(root)) for one in root.glob(pattern)]
+    found = [one for one in found if one != "." and ".." not in one.split("/")]
     if not found:
         raise invalid(f"No file in {root} matches --include {pattern!r}.")
-    folders = [one for one in found if os.path.isdir(root / one)]
-    return found + [path for one in folders for path, _ in walk(root, one)]
+    for one in found:
+        yield one
+        if os.path.isdir(root / one) and not os.path.islink(root / one):
+            yield from (path for path, _ in walk(root, one))
 
 
 def _travelling(root: Path, git: UserGit, below: str = "") -> Iterator[str]:
@@ -177,10 +202,11 @@ def _restore_history(tree: Path, parcel: Parcel) -> None:
         (tree / ".git/shallow").write_bytes(parcel.shallow)
     bundle = tree / ".git/history.bundle"
     bundle.write_bytes(parcel.bundle)
-    commit = git.output("bundle", "unbundle", str(bundle)).split()[0]
+    git.output("bundle", "unbundle", str(bundle))
     bundle.unlink()
-    git.output("update-ref", *([] if parcel.branch else ["--no-deref"]), "HEAD", commit)
+    git.output("update-ref", *([] if parcel.branch else ["--no-deref"]), "HEAD", parcel.commit)
     git.output("read-tree", "HEAD")
+    git.output("update-index", "-z", "--skip-worktree", "--stdin", stdin=parcel.sparse)
 
 
 def held_folder(digest: str, folders: Path) -> BinaryIO:

@@ -8,16 +8,13 @@ import asyncio
 import logging
 import os
 import platform
-import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from outrider import __version__
-from outrider.delegation.map.cluster.files import File, Parcel, held_folder, unpack
+from outrider.delegation.map.cluster.files import File, held_folder, unpack
 from outrider.delegation.map.cluster.records import Spelled, packed_run, spelled
 from outrider.delegation.map.engine import LocalEngine, MapRow, News, Order
 from outrider.delegation.perform import Caller
@@ -32,10 +29,8 @@ from outrider.protocol.results import ErrorInfo
 from outrider.records.runs import delete_run
 from outrider.settings.places import home, runs_folder, state_home
 
-HEARTBEAT_SECONDS = 3.0
-"""How often the actor says that it is there, where nothing else is to be said."""
-LEASE_SECONDS = 60.0
-"""How long it works for a caller who asks for nothing."""
+LEASE_SECONDS = 45.0
+"""How long an actor works for a caller it doesn't hear of: Ray notices no link that is cut."""
 log = logging.getLogger("outrider")
 Told = tuple[News, list[File]]
 
@@ -57,14 +52,11 @@ class NodeActor:
         self._places_folder = self._home / f"places-{name}"
         self._caller = Caller(env, place=partial(user_place, self._places_folder))
         self._engine = LocalEngine(self._caller)
-        self._told: list[Told] = []
-        self._first = 0
-        self._changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._asked = time.monotonic()
+        self._heard, self._guarding = time.monotonic(), None
 
     async def versions(self) -> dict[str, str]:
-        """Return what has to be the same on all machines."""
+        """Return what has to be the same on all machines; also says that both are there."""
+        self._heard = time.monotonic()
         return versions()
 
     async def about(self) -> dict[str, Any]:
@@ -76,27 +68,26 @@ class NodeActor:
         model = open_project(home(env), env).choice().shown
         return {"model": model, "keys": keys, "missing": list(walls), "free": free}
 
-    async def has(self, digest: str) -> bool:
-        """Hold a folder for the map; return whether it is here already."""
-        self._held = await in_thread(held_folder)(digest, self._home / "folders")
-        return (self._home / "folders" / digest).exists()
+    async def open(self, digest: str, name: str, sent: list[Any]) -> Spelled:
+        """Unpack the folder, unless it is here; return how this node's paths are spelled.
 
-    async def open(self, digest: str, name: str, parcel: Parcel | None) -> Spelled:
-        """Unpack the folder, unless it is here; return how this node's paths are spelled."""
+        `sent` has Ray's reference to the parcel, which is fetched only where it is needed.
+        """
         folders = self._home / "folders"
+        self._held = await in_thread(held_folder)(digest, folders)
         self._folder = folders / digest / name
-        if parcel:
-            await in_thread(unpack)(parcel, folders)
+        if not self._folder.exists():
+            await in_thread(unpack)(await sent[0], folders)
         return spelled(self._folder, self._caller.env)
 
-    async def model_for(self, order: Order) -> tuple[str, str | None]:
+    async def model_for(self, order: Order) -> tuple[str, str]:
         """Return the model that answers for an agent here, or why none does."""
         order = self._at_home(order)
         try:
             prepared = await prepare(order.request, env=self._caller.env, flags=order.flags)
         except Refusal as refusal:
             return "", refusal.message
-        return prepared.choice.shown, None
+        return prepared.choice.shown, ""
 
     def _at_home(self, order: Order) -> Order:
         """Return an order as this node carries it out; whatever lands, lands at the caller."""
@@ -109,58 +100,36 @@ class NodeActor:
 
     async def start(self, order: Order) -> None:
         """Begin with an order."""
-        if not self._tasks:
-            self._tasks = [asyncio.create_task(one()) for one in (self._listen, self._guard)]
         await self._engine.start(self._at_home(order))
 
     async def cancel(self, key: str) -> None:
         """End an order; its row still comes."""
         await self._engine.cancel(key)
 
-    async def wait(self, seen: int) -> tuple[int, list[Told], list[str]]:
-        """Return what there is to tell beyond the first `seen` pieces of news, and its number.
-
-        Also the keys of what is at work.
-
-        What was seen is forgotten here, also the records: they are with the caller.
-        """
-        self._asked = time.monotonic()
-        done, self._told = self._told[: seen - self._first], self._told[seen - self._first :]
-        self._first = seen
-        runs = runs_folder(self._caller.env)
-        ids = [news.row.run_id for news, _ in done if news.row and news.row.run_id]
-        if ids:  # not waited for: there may be more to tell
-            threading.Thread(target=lambda: [delete_run(runs / one) for one in ids]).start()
-        if not self._told:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._changed.wait()
-        return self._first, list(self._told), self._engine.at_work
+    async def wait(self) -> list[Told]:
+        """Return what has happened since the last call, with the records of what has ended."""
+        self._heard = time.monotonic()
+        self._guarding = self._guarding or asyncio.create_task(self._guard())
+        return await asyncio.gather(*map(self._with_record, await self._engine.wait()))
 
     async def _guard(self) -> None:
         """End with all children where the caller has been gone for long, or the way to it is."""
-        while time.monotonic() < self._asked + LEASE_SECONDS:
+        while time.monotonic() < self._heard + LEASE_SECONDS:
             await asyncio.sleep(1)
         os._exit(1)
 
-    async def _listen(self) -> None:
-        while True:
-            for news in await self._engine.wait():
-                told = await self._with_record(news)
-                self._told.append(told)  # not before: `wait` may have begun another list
-                self._changed.set()
-
     async def _with_record(self, news: News) -> Told:
-        """Return news with the record of a run that has ended."""
+        """Return news with the record of a run that has ended, which isn't kept here."""
         if news.row is None or news.row.run_id is None:
             return news, []
-        run: Path = runs_folder(self._caller.env) / news.row.run_id
+        run = runs_folder(self._caller.env) / news.row.run_id
         try:
-            return news, await in_thread(packed_run)(run)
+            record = await in_thread(packed_run)(run)
         except Exception as error:  # an order always leads to a row
             log.exception("the record of a run can't be packed")
             return replace(news, row=broken(news.row, f"its record stays at {run}: {error}")), []
+        await in_thread(delete_run)(run)
+        return news, record
 
 
 def broken(row: MapRow, why: Any) -> MapRow:

@@ -1,10 +1,13 @@
 """The record of a run on its way from a node to the caller, where it then is as a local one."""
 
+import errno
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from outrider.delegation.map.cluster.files import File, read_file, write_files
+from outrider.delegation.map.cluster.files import MAX_FOLDER_BYTES, File, read_file, write_files
 from outrider.delegation.map.engine import MapRow
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, to_json
@@ -28,7 +31,12 @@ def spelled(folder: Path, env: Mapping[str, str]) -> Spelled:
 
 def packed_run(run: Path) -> list[File]:
     """Return the record of a run, with what its layer changed; raises `OSError`."""
-    return [file for path in _parts(run) if (file := read_file(run, path))]
+    files, left = list[File](), MAX_FOLDER_BYTES
+    for path in _parts(run):
+        if file := read_file(run, path, left):
+            files.append(file)
+            left -= len(file[2])
+    return files
 
 
 def _parts(run: Path) -> Iterator[str]:
@@ -48,8 +56,15 @@ def _parts(run: Path) -> Iterator[str]:
 def arrived(
     row: MapRow, files: Sequence[File], node: Spelled, here: Spelled
 ) -> tuple[MapRow, Path]:
-    """Keep a run's record here, and return its row as it is here; raises `OSError`."""
-    name = row.run_id or ""
+    """Keep a run's record here, and return its row as it is here; raises `OSError`.
+
+    A record has links only among what its child wrote: elsewhere they would be read through.
+    """
+    name, layers = row.run_id or "", (f"{LAYER}/{UPPER}/", f"{LAYER}/{COPY}/")
+    if not re.fullmatch(r"[0-9a-f]{8}", name):
+        raise OSError(errno.EINVAL, f"{name!r} is no run's id")
+    if any(stat.S_ISLNK(mode) and not path.startswith(layers) for path, mode, _ in files):
+        raise OSError(errno.ELOOP, "there is a link in it")
     runs, new = Path(here[0]), Path(here[0], f".arriving-{name}")
     pairs = [(_quoted(old), _quoted(own)) for old, own in zip(node, here, strict=True)]
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
