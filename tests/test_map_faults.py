@@ -87,14 +87,20 @@ def test_a_writer_that_was_killed_in_the_users_files_is_listed_and_run_again_whe
     assert ended.code == 0 and json.loads(ended.out)["outcome"] == "completed"
 
 
+def told_turns(door):
+    """Return the transcripts that tell the end of a turn."""
+    transcripts = door.runs.glob("*/session.jsonl")
+    return [one for one in transcripts if '"type":"turn_end"' in one.read_text()]
+
+
 def test_what_killed_items_have_used_counts_however_often_that_happens(door):
     def step(request):
         return tool_call("ls", {}) if request.turn == 0 else silence()
 
-    for _ in range(2):
+    for killed in (1, 2):
         with ScriptedModel(step) as server:
             process = door.start(*words(server, "--limit", "1"), env=server.environment)
-            server.wait_for_requests(2)
+            wait_until(lambda n=killed: len(told_turns(door)) == n, "the end of its first turn")
             process.kill()
             process.communicate()
             wait_until(lambda: not door.processes(), "the children of a killed map")

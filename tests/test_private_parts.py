@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 import outrider
 from conftest import unmeasured_environment
 from outrider.processes import listening
@@ -16,7 +18,8 @@ from outrider.surfaces.parser import CommandParser, argument
 SOURCE = Path(outrider.__file__).parent
 DOCUMENTED = {"_exit", "_fields", "_value_"}
 """Names with an underscore that the standard library documents."""
-USED = {"_actions", "_optionals", "_positionals", "_socket"}  # argparse, and what socket is made of
+USED = {"_actions", "_optionals", "_positionals", "_private", "_socket"}
+"""Of argparse, of Ray, and what socket is made of."""
 
 
 def test_no_other_private_part_is_used() -> None:
@@ -31,6 +34,19 @@ def test_the_socket_without_its_module_speaks_netlink() -> None:
         link.listen()
         assert f"{folder}/a\n b" in listening._asked_of_the_kernel()
         assert f"{folder}/a\n b" in listening._read_from_proc()
+
+
+def test_what_ray_prints_of_workers_goes_through_one_function(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes to stdout, among the rows of a map, whatever `log_to_driver` says."""
+    worker = pytest.importorskip("ray._private.worker", reason="Ray isn't installed")
+    said = {"pid": "raylet", "is_err": False, "lines": ["A worker died."], "ip": "", "job": None}
+    worker.print_to_stdstream(said, ignore_prefix=True)
+    assert "A worker died." in capsys.readouterr().out
+    monkeypatch.setattr(worker, "print_worker_logs", lambda *_: None)
+    worker.print_to_stdstream({**said, "lines": ["Another one."]}, ignore_prefix=True)
+    assert not capsys.readouterr().out
 
 
 def private(tree: ast.Module) -> set[str]:
