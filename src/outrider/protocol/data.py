@@ -17,6 +17,7 @@ def frozen(cls: type[T]) -> type[T]:
     hundred classes before it does anything. Here all classes share five of the methods, and the
     sixth, `__init__`, is compiled when it has been needed twice.
     """
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else `dataclass` writes a signature, which is slow
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     for name in ("__repr__", "__eq__", "__hash__", "__reduce__", "__setattr__", "__delattr__"):
         setattr(made, name, vars(cls).get(name, vars(_Frozen)[name]))
