@@ -31,7 +31,7 @@ from typing import Any
 
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
-from outrider.processes.reaping import marked_processes
+from outrider.processes.reaping import is_ending, marked_processes
 from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
@@ -368,7 +368,9 @@ def losses(result: ToolResult, runs: Path) -> list[str]:
 def leftovers(folder: Path, run_id: str, runs: Path) -> list[str]:
     """Return what is left of a run that has ended."""
     marked = [pid for pid, its in marked_processes(RUN_VARIABLE) if its == run_id]
-    found = [f"process {pid} is left" for pid in {*processes_in(folder), *marked}]
+    # One whose memory the kernel takes down can do nothing any more.
+    left = [pid for pid in {*processes_in(folder), *marked} if not is_ending(pid)]
+    found = [f"process {pid} is left" for pid in left]
     names = {path.name for path in (runs / run_id).iterdir()}
     found += [f"{name} is left" for name in names - {"session.jsonl", "output.md", "result.json"}]
     return found + [f"{path} is left" for path in folder.iterdir() if path.name != "notes.txt"]

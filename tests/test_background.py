@@ -214,7 +214,7 @@ def test_notify_runs_a_command_with_the_id_and_the_outcome(door):
 
 async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path, warm_runtime):
     """Some are killed while they run or wait. Who has had both answers may be gone already."""
-    at_work, most, lock = set(), [0], threading.Lock()
+    at_work, seen, lock = set(), [frozenset()], threading.Lock()
 
     def script(request):
         task = request.messages[1]["content"]
@@ -223,7 +223,7 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
                 at_work.discard(task)
                 return answer(f"{task} is done.")
             at_work.add(task)
-            most.append(len(at_work))
+            seen.append(frozenset(at_work))
         return look_around(request, 0.01)
 
     with closing(Door(tmp_path, warm_runtime)) as door, ScriptedModel(script) as server:
@@ -232,10 +232,9 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
 
         def kill_some():
             for number, process in enumerate(door.processes()):
-                with suppress(psutil.NoSuchProcess), lock:
+                with suppress(psutil.NoSuchProcess):
                     if number % 10 == 9 and "outrider.delegation.background" in process.cmdline():
                         process.kill()
-                        at_work.clear()  # it isn't known whose it was
 
         async def start(number):
             request = Request("explorer", f"Task {number}", None, server.model, door.project)
@@ -248,7 +247,9 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
         door.assert_nothing_left()
     outcomes = [one.result.outcome for one in results]
     killed = [one for one in results if one.result.error]
-    assert max(most) <= 3
+    # Of a supervisor that was killed, the child may ask once more before it ends.
+    dead = {f"Task {number}" for number, one in enumerate(results) if one.result.error}
+    assert max(len(tasks - dead) for tasks in seen) <= 3
     assert 0 < len(killed) < 20 and outcomes.count("completed") == 100 - len(killed)
     assert all("interrupted" in one.result.error for one in killed)
 

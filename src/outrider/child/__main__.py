@@ -11,7 +11,7 @@ def _run_child(guardian: socket) -> None:
     from outrider.child import exhaustion, main
 
     exhaustion.end_when_exhausted()
-    main.run_child(guardian)
+    main.run_child(guardian, is_cold=True)
 
 
 if __name__ == "__main__":

@@ -53,10 +53,14 @@ from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
 
-def run_child(guardian: _socket.socket, ready: "Ready | None" = None) -> None:
+def run_child(
+    guardian: _socket.socket, ready: "Ready | None" = None, *, is_cold: bool = False
+) -> None:
     """Read the brief from stdin, do its task, write the events to stdout, and exit.
 
-    `guardian` leads to its guardian; `ready` is what was made while there was nothing to do.
+    `guardian` leads to its guardian; `ready` is what was made while there was nothing to do. A
+    cold child doesn't say that it is done: its guardian has the run's id in its environment, and
+    is found by that until it ends itself.
     """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
@@ -76,7 +80,8 @@ def run_child(guardian: _socket.socket, ready: "Ready | None" = None) -> None:
         os._exit(1)
     about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
-    around = Surroundings(cells_for(about, isolation, emit), confined.audit, guardian)
+    cells, told_done = cells_for(about, isolation, emit), None if is_cold else guardian
+    around = Surroundings(cells, confined.audit, told_done)
     # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
     # that never comes.
     loop = ready.loop if ready else asyncio.new_event_loop()

@@ -166,7 +166,7 @@ def _folders(
     # What PATH leads to may lie where only PATH's own folders stay seen, as below `/tmp`.
     real = os.path.realpath(program)
     code = real.partition("/node_modules/")[0] + "/node_modules"
-    seen = (*around.seen, code if os.path.isdir(code) else os.path.dirname(real))
+    seen = (*around.seen, sys.prefix, code if os.path.isdir(code) else os.path.dirname(real))
     return around.writable, seen, around.private, hidden, layer
 
 

@@ -294,7 +294,7 @@ def _conclude(work: Map, arguments: Namespace) -> int:
         goes_on = " The same command goes on"
         goes_on += " with a larger purse." if work.stopped == USED_UP else "."
         is_lost = arguments.file == "-" and arguments.journal is None
-        output.say(f"stopped: {work.stopped}.{left}{'' if is_lost else goes_on}")
+        output.say(f"stopped: {work.stopped.rstrip('.')}.{left}{'' if is_lost else goes_on}")
     words = [f"{tally.done - tally.failed} completed"]
     words += [f"{tally.failed} failed"] if tally.failed else []
     words.append(spent_words(work))
